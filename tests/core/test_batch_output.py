@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -132,6 +133,21 @@ def test_datasets_of_files_that_overlap_in_time(tmp_path: Path) -> None:
     read = [ds.dataset(tmp_path / name) for name in ("left", "right")]
     reader = OPERATIONS["full_outer"](*read, batches=True)
     assert in_order(reader.read_all()) == in_order(OPERATIONS["full_outer"](left, right))
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_dataset_with_a_filter(tmp_path: Path) -> None:
+    left, right = rows(5, 300, "a"), rows(6, 300, "b")
+    pq.write_table(left, tmp_path / "left.parquet", row_group_size=33)
+    even = pc.equal(pc.bit_wise_and(pc.field("from"), 1), 0)
+    filtered = ds.dataset(tmp_path / "left.parquet").filter(even)
+    reader = OPERATIONS["full_outer"](filtered, right, batches=True)
+    assert in_order(reader.read_all()) == in_order(OPERATIONS["full_outer"](left.filter(even), right))
+
+
+def test_ranges_of_pairs_have_no_batches() -> None:
+    with pytest.raises(wa.QueryError, match=r"WA-2006: batches is True.*pairs='ranges' writes no rows"):
+        OPERATIONS["timing_join"](rows(1, 5, "a"), rows(2, 5, "b"), batches=True, pairs="ranges")
 
 
 @pytest.mark.usefixtures("small_steps")

@@ -226,7 +226,7 @@ def test_without_room_for_a_slide_the_rates_are_left(condition: Condition) -> No
     found = chance_matches(left, right, query=query(condition))
     assert (found.background_mean, found.background_std, found.slides_us) == (None, None, ())
     assert found.expected == pytest.approx(observed(left, right, query(condition)), rel=0.06, abs=1)
-    assert "No time slide is possible" in found.sentence
+    assert "There are no time slides" in found.sentence
 
 
 def test_keys_that_differ_or_are_null_never_meet() -> None:

@@ -2,13 +2,37 @@
 
 from datetime import timedelta
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core.durations import MAX_DURATION_US, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
+
+
+@pytest.mark.parametrize(
+    ("value", "microseconds"),
+    [
+        (np.int64(5), 5), (np.uint8(3), 3), (np.timedelta64(1, "s"), 1_000_000),
+        (np.timedelta64(2, "D"), 172_800_000_000),
+        (np.timedelta64(3000, "ns"), 3), (np.timedelta64(3, "25s"), 75_000_000), (np.timedelta64(1, "m"), 60_000_000),
+    ],
+)  # fmt: skip
+def test_numbers_and_durations_of_numpy(value: Any, microseconds: int) -> None:
+    found = parse_duration(value)
+    assert found == microseconds
+    assert type(found) is int
+
+
+@pytest.mark.parametrize(
+    "value", [np.timedelta64("NaT"), np.timedelta64(1, "M"), np.timedelta64(7), np.timedelta64(1, "ns"), np.bool_(True)]
+)
+def test_durations_of_numpy_that_are_none(value: Any) -> None:
+    with pytest.raises(QueryError, match="WA-2002: duration cannot be read"):
+        parse_duration(value)
 
 
 @pytest.mark.parametrize(

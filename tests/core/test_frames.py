@@ -214,6 +214,63 @@ def test_relations_of_duckdb_stay_on_their_connection() -> None:
     assert len(joined.fetchall()) == 1
 
 
+def test_types_of_duckdb_come_back_as_they_were() -> None:
+    rows = duckdb.connect().sql("""
+        SELECT 1::BIGINT AS t, 'a'::ENUM('b', 'a') AS e, uuid() AS u, 5::HUGEINT AS h, '101'::BIT AS b, NULL AS n,
+        {'x': 'a'::ENUM('b', 'a')} AS s, ['b'::ENUM('b', 'a')] AS l, 2 AS "q""x" """)
+    pairs = wa.timing_join(
+        rows, rows.select("t AS other"), left_time=wa.Point("t"), right_time=wa.Point("other"),
+        condition=wa.within(0, confidence=1),
+    )  # fmt: skip
+    assert list(map(str, pairs.types))[:9] == list(map(str, rows.types))
+    assert pairs.project('e, h, b, s, l, "q""x"').fetchall() == [("a", 5, "101", {"x": "a"}, ["b"], 2)]
+
+
+def test_no_table_of_duckdb_takes_the_place_of_a_result() -> None:
+    connection = duckdb.connect()
+    for name in ("result", "table", "rows", "_whenabouts_"):
+        connection.sql(f'CREATE TABLE "{name}" AS SELECT 42 AS surprise')
+    visits = connection.sql("SELECT TIMESTAMP '2024-01-01' AS t, 'a' AS k, NULL::TIMESTAMP AS spare")
+    pairs = wa.timing_join(visits, visits, **JOIN)
+    assert pairs.columns == ["t_left", "k", "spare_left", "t_right", "spare_right", "probability"]
+    connection.sql("SET python_enable_replacements = false")
+    with pytest.raises(InputError) as refused:
+        wa.timing_join(visits, visits, **JOIN)
+    _fails(refused, Code.UNREADABLE_FRAME, "python_enable_replacements")
+
+
+def test_periods_are_neither_times_nor_equal_to_those_of_another_length() -> None:
+    days = pd.DataFrame({"k": pd.PeriodIndex(["1971-10-11"], freq="D"), "t": [1]})
+    months = pd.DataFrame({"k": pd.PeriodIndex(["2024-01"], freq="M"), "t": [1]})
+    assert days.k.astype("int64")[0] == months.k.astype("int64")[0]
+    point = wa.Point("t")
+    exact: dict[str, Any] = {"left_time": point, "right_time": point, "condition": wa.within(0, confidence=1)}
+    assert wa.timing_join(days, months, on="k", **exact).empty
+    assert wa.timing_join(days, days, on="k", **exact).k.dtype == "period[D]"
+    with pytest.raises(InputError) as refused:
+        wa.timing_join(days, months, **exact | {"left_time": wa.Point("k")})
+    _fails(refused, Code.WRONG_TYPE, "time column 'k' of the left input is string")
+
+
+@pytest.mark.parametrize("unit", ["D", "W", "M", "3M", "Q-MAR", "Y", "2h", "min", "ms", "ns"])
+def test_periods_come_back_as_they_were(unit: str) -> None:
+    given = pd.DataFrame({"k": pd.period_range("2024-05-01 10:00", periods=3, freq=unit), "t": [1, 2, 3]})
+    given.loc[1, "k"] = pd.NaT
+    point = wa.Point("t")
+    pairs = wa.timing_join(
+        given, given[["t"]], left_time=point, right_time=point, condition=wa.within(0, confidence=1)
+    ).sort_values("t_left")
+    assert pairs.k.dtype == given.k.dtype
+    assert pairs.k.tolist() == given.k.tolist()
+
+
+def test_objects_of_polars_are_refused() -> None:
+    frame = pl.DataFrame({"t": [1], "o": [object()]})
+    with pytest.raises(InputError) as refused:
+        wa.timing_join(frame, frame, **JOIN)
+    _fails(refused, Code.UNREADABLE_FRAME, "left", "column 'o' holds objects of Python")
+
+
 def test_a_frame_given_twice_is_read_once() -> None:
     reader = RIGHT.to_reader()
     assert wa.timing_join(reader, reader, **JOIN).read_all().num_rows == 4
@@ -264,7 +321,7 @@ def test_frames_whose_rows_cannot_be_read_are_refused() -> None:
     for frame, words in (
         (pd.DataFrame({"t": [1, "x"]}), "column t"),
         (pd.DataFrame({0: [1]}), "column name 0"),
-        (pd.DataFrame({"t": [1]}, index=pd.Index([1], name="t")), "already exists"),
+        (pd.DataFrame({"t": [1]}, index=pd.Index([1], name="t")), "level of the index"),
     ):
         with pytest.raises(InputError) as refused:
             wa.timing_join(frame, frame, **JOIN)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -110,6 +111,13 @@ def test_dictionaries_are_compared_by_their_values() -> None:
     assert columns(right, {"least": "min:v", "all": "collect:v"}) == {
         "least": ["a", None, None], "all": [["b", "a"], [], []]
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", [pa.float64(), pa.float32(), pa.float16()])
+def test_both_zeros_are_one_value_and_all_nan_are(type_: pa.DataType) -> None:
+    values = np.array([0.0, -0.0, np.nan, -np.nan], type_.to_pandas_dtype())
+    right = pa.table({"t": [9] * 4, "v": pa.array(values, type_)})
+    assert columns(right, {"n": "count_distinct:v"})["n"][0] == 2
 
 
 @pytest.mark.parametrize("name", ["min:v", "count_distinct:v", "first:v"])

@@ -80,6 +80,16 @@ def test_the_rows_are_those_of_the_join_on_both_conditions_in_duckdb(how: str, c
     assert found
 
 
+@pytest.mark.parametrize("condition", [
+    "left.note || right.note || '!' = 'xy!'", "greatest(left.note, right.note, 'a') = 'y'",
+    "least(left.note, 'z') = 'x'",
+])  # fmt: skip
+@pytest.mark.parametrize("types", [(pa.large_string(), pa.large_string()), (pa.string(), pa.large_string())])
+def test_texts_of_both_widths(condition: str, types: tuple[pa.DataType, pa.DataType]) -> None:
+    left, right = (pa.table({"k": [1], "t": [0], "note": pa.array([x], of)}) for x, of in zip("xy", types, strict=True))
+    assert timing_join(left, right, where=condition, **POINTS).num_rows == 1
+
+
 def _counting(accept: Callable[[pa.Table, pa.Table], Any]) -> tuple[Callable[[pa.Table, pa.Table], Any], list[int]]:
     """The condition, and a list of how many pairs each of its calls was given."""
     calls: list[int] = []

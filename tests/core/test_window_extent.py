@@ -273,6 +273,17 @@ def test_bad_queries_are_refused() -> None:
         WindowExtent(SCHEMA, time="t", values="w")
 
 
+def test_rows_without_the_columns_or_types_are_refused() -> None:
+    extent = WindowExtent(pa.schema({"t": pa.int64(), "v": pa.int64()}), time="t", values="v", window="4us")
+    with pytest.raises(InputError, match=r"WA-1001: the window extent's input has no column 't'.*it has v"):
+        extent.update(pa.table({"v": [1]}))
+    with pytest.raises(InputError, match=r"WA-1002: .*'a'.*it was made for t int64, v int64"):
+        extent.update(pa.table({"t": ["a"], "v": [1]}))
+    assert extent.update(pa.table({"t": [1], "v": pa.array([1], pa.int32()), "spare": [1]})).taken == 1
+    with pytest.raises(QueryError, match="WA-2006: schema is 5"):
+        WindowExtent(5, time="t", values="v")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("scheme", ["eager", "lazy"])
 def test_groups_that_are_equal_are_one_group_whatever_came_first_and_together(scheme: str) -> None:
     """0.0 and -0.0, and NaNs of other bits: the result does not depend on how rows are divided into calls, or on their

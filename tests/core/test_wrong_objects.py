@@ -13,11 +13,13 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import (
+    Condition,
     Histogram,
     Interval,
     JsonPayload,
     Lateness,
     Point,
+    Template,
     WhenaboutsError,
     chance_matches,
     from_granularity,
@@ -166,9 +168,14 @@ MADE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Lateness": (Lateness, {"left": 1, "idle_after": 5}),
     "StateLimit": (StateLimit, {"rows": 5, "on_full": "fail"}),
     "within": (within, {"d": 5, "confidence": 0.5}),
+    "Condition": (Condition, {"lo_us": 1, "hi_us": 2, "confidence": 0.5}),
+    "Template": (Template, {"buckets": [(0, 5, 1.0)]}),
     "JsonPayload": (JsonPayload, {"columns": {"t": "int64"}, "skip": 0, "keep": ()}),
     "from_granularity": (from_granularity, {"granularity": 5}),
-    "chance_matches": (lambda **o: chance_matches(**o), {"left": T, "right": T, "query": QUERY, "slides": 1}),
+    "chance_matches": (
+        lambda **o: chance_matches(**o),
+        {"left": T, "right": T, "query": QUERY, "slides": 1, "observed": 3},
+    ),
     "why_not": (why_not, {"left_row": {"t": 1, "k": 1}, "right_row": {"t": 1, "k": 1}, "query": QUERY}),
 }
 NAMES = {

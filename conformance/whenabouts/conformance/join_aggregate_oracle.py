@@ -307,10 +307,11 @@ def _integral(polynomial: Polynomial) -> Fraction:
 def decided(function: str, values: Sequence[Any]) -> Any:
     """A decided function of the values of a left row's pairs, in the canonical order of the right rows.
 
-    Numbers compare by size, -0.0 before 0.0, NaN last; a null is no value, except to `first`, `last` and `collect`.
+    Numbers compare by size, -0.0 before 0.0 (but they are not distinct), NaN last; a null is no value, except to
+    `first`, `last` and `collect`.
 
     >>> [decided(name, [2.0, None, -0.0, 0.0]) for name in ("count", "sum", "mean", "min", "last", "count_distinct")]
-    [3, 2.0, 0.6666666666666666, -0.0, 0.0, 3]
+    [3, 2.0, 0.6666666666666666, -0.0, 0.0, 2]
     """
     return _FUNCTIONS[function](list(values))
 
@@ -353,6 +354,10 @@ def _extreme(choose: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     return lambda values: choose(_present(values), key=_by_size, default=None)
 
 
+def _one_zero(value: Any) -> Any:
+    return value + 0.0 if isinstance(value, float) else value
+
+
 _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "count": lambda values: len(_present(values)),
     "any": bool,
@@ -362,6 +367,6 @@ _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "max": _extreme(max),
     "first": lambda values: values[0] if values else None,
     "last": lambda values: values[-1] if values else None,
-    "count_distinct": lambda values: len({multiset.cell(value) for value in _present(values)}),
+    "count_distinct": lambda values: len({multiset.cell(_one_zero(value)) for value in _present(values)}),
     "collect": lambda values: values,
 }

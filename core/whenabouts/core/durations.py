@@ -11,6 +11,8 @@ from fractions import Fraction
 from math import isclose
 from typing import TypeAlias
 
+import numpy as np
+
 from whenabouts.core.errors import Code, QueryError
 
 Duration: TypeAlias = str | int | timedelta
@@ -32,6 +34,11 @@ _UNIT_US: dict[str, Fraction] = {
     for name in names.split()
 } | {name: Fraction(1, 1000) for name in ("ns", "nanosecond", "nanoseconds")}
 
+_NUMPY_UNITS = {name: _UNIT_US[name] for name in ("us", "ms", "s", "m", "h", "ns")} | {
+    "D": _UNIT_US["d"], "W": _UNIT_US["w"],
+}  # fmt: skip
+"""Those of numpy's units that always last as long; its `m` is a minute, too."""
+
 _LONGEST_TEXT = 200
 _NUMBER = r"\d+(?:\.\d*)?|\.\d+"
 _PART = re.compile(rf"\s*({_NUMBER})\s*([a-zµμ]+)")
@@ -42,7 +49,8 @@ _ISO_UNITS = ("w", "d", "h", "m", "s")
 def parse_duration(value: Duration, *, name: str = "duration") -> int:
     """Microseconds of a duration: text (`500ms`, `1h30m`, `0.5 s`, ISO 8601 `PT1.5S`), `timedelta`, or an `int`.
 
-    An `int` is taken as microseconds already. `name` is what the error calls the value.
+    An `int` is taken as microseconds already; integers and `timedelta64` of numpy are read likewise. `name` is what the
+    error calls the value.
 
     Raises: QueryError WA-2002 for anything unreadable, not a whole number of microseconds, or over 9,100 years.
 
@@ -102,12 +110,26 @@ def format_bounds(what: str, lo_us: int | None, hi_us: int | None) -> str:
     return f"{least}{what}{most}"
 
 
+def whole_of(value: object) -> int | None:
+    """An integer of Python or numpy as one of Python; None for anything else, booleans among them.
+
+    >>> whole_of(3), whole_of(np.uint8(3)), whole_of(True), whole_of(3.0)
+    (3, 3, None, None)
+    """
+    return int(value) if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64) else None
+
+
 def _exact(value: Duration, name: str) -> Fraction:
     if isinstance(value, timedelta):
         whole = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
         return whole + Fraction(getattr(value, "nanoseconds", 0), 1000)  # those of pandas have them
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Fraction(value)
+    given: object = value  # callers may pass any type
+    if (number := whole_of(given)) is not None:
+        return Fraction(number)
+    if isinstance(given, np.timedelta64) and not np.isnat(given):
+        unit, count = np.datetime_data(given.dtype)
+        if unit in _NUMPY_UNITS:
+            return int(given.astype(np.int64)) * count * _NUMPY_UNITS[unit]
     if not isinstance(value, str):
         raise _bad(value, name, "give text such as '500ms', a timedelta, or whole microseconds as an int")
     if len(value) > _LONGEST_TEXT:

@@ -117,6 +117,8 @@ def _warn_of_rejects(rejects: pa.Table, where: str) -> None:
 
 def _pair_ranges(query: TimingJoin, frames: Sequence[Any], settings: HostSettings) -> PairRanges[Any]:
     """What `timing_join(pairs="ranges")` gives. Buckets and threads would change nothing."""
+    if settings.batches:
+        raise refused("batches", settings.batches, "pairs='ranges' writes no rows: leave one of the two out")
     for name in ("deduplicate_by", "payloads"):
         if getattr(settings, name) is not None:
             raise refused(name, getattr(settings, name), "pairs='ranges' reads tables as they are: leave it out")

@@ -185,8 +185,8 @@ class Operations:
         Unusable rows are in `rejects(result)`, among them left rows with more than `max_candidates` right rows that may
         prevail (WA-1053).
 
-        `time_slots`: as in `timing_join`; a `tolerance` is needed. Inputs must be finite: streams are refused
-        (WA-2007). The last options are the host's, see `whenabouts.core.hosting.host_options.HostSettings`.
+        `time_slots`: as in `timing_join`; a `tolerance` is needed. The last options are the host's, see
+        `whenabouts.core.hosting.host_options.HostSettings`.
 
         Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, see
         `whenabouts.core.asof_join.query.AsofJoin`. Warns (`RejectedRowsWarning`, `EmptyInputWarning`) of rejected rows

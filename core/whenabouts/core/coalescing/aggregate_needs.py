@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.core.arrays.typing import BoolArray
+from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.tree import Expression, holds
 from whenabouts.core.runtime.blocks import PREFIX
 
@@ -38,6 +39,10 @@ class AggregateNeeds:
             return holds(self.where, tuples)
         index = PREFIX + "index"
         found = np.zeros(tuples.num_rows, bool)
-        passed = tuples.append_column(index, pa.array(np.arange(len(found)))).filter(self.where)
+        try:
+            passed = tuples.append_column(index, pa.array(np.arange(len(found)))).filter(self.where)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            problem = f"where, {self.where}, fails: {str(error).splitlines()[0]}"
+            raise QueryError(Code.BAD_PREDICATE, problem, f"it reads {', '.join(tuples.column_names)}") from error
         found[passed.column(index).to_numpy()] = True
         return found

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from whenabouts.core.coalescing.window_ranges import Window
-from whenabouts.core.durations import Duration, format_duration, parse_duration
+from whenabouts.core.durations import Duration, format_duration, parse_duration, whole_of
 from whenabouts.core.errors import Code, LossyQueryWarning, QueryError
 from whenabouts.core.runtime.option_checks import one_of
+from whenabouts.core.times.limits import FARTHEST_US
 
 Instant = int | str | datetime
 
@@ -77,12 +79,16 @@ def extents_of(
     if slide is not None and window is None and rows is None:
         raise QueryError(Code.BAD_OPTION, "slide is given without a window", "give window= or rows=")
     width_us = None if window is None else _positive(parse_duration(window, name="window"), "window", window)
-    number: object = rows  # callers may pass any type
-    if rows is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-        raise QueryError(Code.BAD_WINDOW, f"rows is {rows!r}", "give a number of tuples, one or more")
-    by_rows = rows is not None and isinstance(slide, int) and not isinstance(slide, bool)
-    slide_rows = _positive(int(slide), "slide", slide) if by_rows and isinstance(slide, int) else None
-    slide_us = None if slide is None or by_rows else _positive(parse_duration(slide, name="slide"), "slide", slide)
+    if rows is not None:
+        count = whole_of(rows)
+        if count is None or count < 1:
+            raise QueryError(Code.BAD_WINDOW, f"rows is {rows!r}", "give a number of tuples, one or more")
+        rows = count
+    steps = whole_of(slide) if rows is not None else None
+    slide_rows = None if steps is None else _positive(steps, "slide", slide)
+    slide_us = None
+    if slide is not None and slide_rows is None:
+        slide_us = _positive(parse_duration(slide, name="slide"), "slide", slide)
     for step, size in ((slide_us, width_us), (slide_rows, rows)):
         if step is not None and size is not None and step > size:
             warnings.warn(
@@ -99,21 +105,26 @@ def extents_of(
 def instant_us(at: Instant) -> int:
     """Microseconds since the epoch, from an int (unchanged), ISO 8601 text or a datetime (naive ones are in UTC).
 
-    Raises QueryError WA-2006 for anything else.
+    Raises QueryError WA-2006 for anything else, and for what is no time that a row may have.
 
     >>> instant_us("1970-01-01T00:00:01Z"), instant_us(5)
     (1000000, 5)
     """
-    if isinstance(at, int):
-        return at
-    try:
-        moment = datetime.fromisoformat(at) if isinstance(at, str) else at
-        zoned = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-        return (zoned - _EPOCH) // timedelta(microseconds=1)
-    except (ValueError, AttributeError, TypeError):
-        raise QueryError(
-            Code.BAD_OPTION, f"at is {at!r}", "give ISO 8601 text, a datetime, or microseconds since 1970"
-        ) from None
+    found = whole_of(at)
+    if found is None:
+        try:
+            given: Any = datetime.fromisoformat(at) if isinstance(at, str) else at
+            zoned = given.replace(tzinfo=UTC) if given.tzinfo is None else given
+            found = int((zoned - _EPOCH) // timedelta(microseconds=1))  # NaT has no integer
+        except (ValueError, AttributeError, TypeError):
+            found = None
+    if found is not None and abs(found) <= FARTHEST_US:
+        return found
+    raise QueryError(
+        Code.BAD_OPTION,
+        f"at is {at!r}",
+        "give ISO 8601 text, a datetime, or microseconds since 1970, within 18,000 years of it",
+    )
 
 
 def _positive(value: int, name: str, given: object) -> int:

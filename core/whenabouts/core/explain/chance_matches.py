@@ -103,10 +103,10 @@ def chance_matches(
     Rows that truly belong together count towards the rates. So if most rows have a partner, the estimates hold for
     streams with these rates, not for the remaining rows. Rows that the join would reject are ignored.
 
-    Raises: the errors of the query; QueryError WA-2006 for negative `slides`, or `max_rows` under 1. Cost: O(n log n)
-    for the rates, and per slide a join of about `max_rows` rows and a pass over the right side. Source: the rate of
-    accidental coincidences as the product of two rates and the resolving time, from counting experiments in nuclear
-    physics; time slides, from searches for gravitational waves with several detectors.
+    Raises: the errors of the query; QueryError WA-2006 for negative `slides` or `observed`, or `max_rows` under 1.
+    Cost: O(n log n) for the rates, and per slide a join of about `max_rows` rows and a pass over the right side.
+    Source: the rate of accidental coincidences as the product of two rates and the resolving time, from counting
+    experiments in nuclear physics; time slides, from searches for gravitational waves with several detectors.
 
     >>> import whenabouts as wa
     >>> left, right = (pa.table({"t": np.random.default_rng(seed).integers(0, 10**9, 5000)}) for seed in (1, 2))
@@ -119,6 +119,8 @@ def chance_matches(
     a_timing_join(query)
     for name, value, least in (("slides", slides, 0), ("max_rows", max_rows, 1), ("seed", seed, 0)):
         whole_number(name, value, least)
+    if observed is not None:
+        whole_number("observed", observed, 0)
     tables = GivenFrames(dict(zip(query.inputs, (left, right), strict=True))).tables
     operator, sides = _read(tables[LEFT], tables[RIGHT], query)
     expected, window_us = (0.0, 0.0)
@@ -174,7 +176,7 @@ def _chance_sentences(found: ChanceMatches) -> list[str]:
         f" two rows match over {format_duration(found.window_us)} of time difference."
     ]
     if found.background_mean is None or found.background_std is None:
-        return [*sentences, "No time slide is possible: the window is one-sided, or too long for the data."]
+        return [*sentences, "There are no time slides: none were asked for, or the window is one-sided or too long."]
     mean, std = found.background_mean, found.background_std
     sentences.append(f"{len(found.slides_us)} time slides give {_count(mean)} \u00b1 {_count(std)}.")
     if abs(found.expected - mean) > max(5 * std, 5 * math.sqrt(mean), 0.05 * mean, 5.0):

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.errors import Code, InputError
@@ -142,9 +143,11 @@ def one_row(row: Row, needed: tuple[str, ...] | None, side: str) -> pa.RecordBat
 
 
 def _one_value(value: object, name: str, side: str) -> pa.Array:
+    if type(value).__name__ == "NaTType":  # that of pandas, which may not be here
+        value = None
     try:
-        return pa.array([value])
-    except (pa.ArrowException, OverflowError) as error:
+        return pa.array(np.array([value])) if isinstance(value, np.generic) else pa.array([value])
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise InputError(
             Code.WRONG_TYPE,
             f"column {name!r} of the {side} row is {value!r}, which Arrow has no type for",

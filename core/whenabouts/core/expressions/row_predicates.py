@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import BoolArray
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.errors import Code, QueryError, WhenaboutsError
 
 
 def as_mask(result: Any, pairs: int, *, code: Code, what: str, hint: str) -> BoolArray:
@@ -37,15 +37,18 @@ def as_mask(result: Any, pairs: int, *, code: Code, what: str, hint: str) -> Boo
 
 
 def call_predicate(
-    function: Callable[[Any, Any], Any], left: pa.Table, right: pa.Table, *, code: Code, what: str, hint: str
+    function: Callable[[Any, Any], Any], left: Any, right: Any, *, code: Code, what: str, hint: str
 ) -> BoolArray:
-    """Call a predicate on two aligned tables. Raises QueryError with `code` if it fails, and as `as_mask`."""
+    """Call a predicate on aligned rows of two inputs. Raises QueryError with `code` if it fails, and as `as_mask`."""
+    pairs = len(left)
     try:
         result = function(left, right)
+    except WhenaboutsError:  # one that knows what is wrong
+        raise
     except Exception as error:
-        problem = f"{what} failed for {left.num_rows} pairs of rows with {type(error).__name__}: {error}"
+        problem = f"{what} failed for {pairs} pairs of rows with {type(error).__name__}: {error}"
         raise QueryError(code, problem, hint) from error
-    return as_mask(result, left.num_rows, code=code, what=what, hint=hint)
+    return as_mask(result, pairs, code=code, what=what, hint=hint)
 
 
 def _described(result: Any, mask: NDArray[Any]) -> str:

@@ -169,8 +169,19 @@ def _cast(values: Values, kind: pa.DataType) -> Values:
     return pc.cast(values, kind)
 
 
+def _one_text_type(values: Sequence[Values]) -> Sequence[Values]:
+    """Texts of two widths as the wider one: Arrow's functions of several texts want them of one type."""
+    if not any(pa.types.is_large_string(each.type) for each in values):
+        return values
+    return [pc.cast(each, pa.large_string()) if pa.types.is_string(each.type) else each for each in values]
+
+
 def _chosen(choose: Callable[..., Values]) -> Callable[..., Values]:
-    return lambda *values: choose(*values, skip_nulls=True)
+    return lambda *values: choose(*_one_text_type(values), skip_nulls=True)
+
+
+def _concatenated(*texts: Values) -> Values:
+    return pc.binary_join_element_wise(*_one_text_type([*texts, pa.scalar("")]))
 
 
 OPERATIONS: Mapping[str, Callable[..., Values]] = {
@@ -198,7 +209,7 @@ OPERATIONS: Mapping[str, Callable[..., Values]] = {
     "lower": pc.utf8_lower,
     "upper": pc.utf8_upper,
     "length": pc.utf8_length,
-    "concat": lambda *texts: pc.binary_join_element_wise(*texts, ""),
+    "concat": _concatenated,
     "cast": _cast,
 }
 """All operations by name; each takes its operands' values, and then the node's `value` if it has one."""

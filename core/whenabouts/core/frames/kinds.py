@@ -182,6 +182,9 @@ def _pandas(frame: Any) -> Rows:
 
 def _polars(frame: Any) -> Rows:
     collected = frame.collect() if hasattr(frame, "collect") else frame
+    objects = [name for name, type_ in collected.schema.items() if type_ == import_module("polars").Object]
+    if objects:
+        raise TypeError(f"column {objects[0]!r} holds objects of Python, for which Arrow has no type")
     return Rows(collected.to_arrow(), collected.dtypes)
 
 
@@ -194,12 +197,36 @@ def _like_polars(table: pa.Table, model: Any, types: list[Any]) -> Any:
 
 
 def _duckdb(frame: Any) -> Rows:
-    return Rows(frame.to_arrow_table(), [])  # in version 1.1 `__arrow_c_stream__` is not as Arrow calls it
+    columns = list(zip(frame.columns, map(str, frame.types), strict=True))
+    if any(type_ == "BIT" for _, type_ in columns):  # Arrow would get DuckDB's own bytes of it
+        frame = frame.project(", ".join(_cast(name, "VARCHAR" if type_ == "BIT" else None) for name, type_ in columns))
+    # In version 1.1 `__arrow_c_stream__` is not as Arrow calls it.
+    return Rows(frame.to_arrow_table(), [type_ for _, type_ in columns])
 
 
-def _like_duckdb(result: pa.Table, model: Any, _types: list[Any]) -> Any:
-    # A relation's connection is not public. Its `query` runs there, and finds this function's variable by its name.
-    return model.query("_whenabouts_", "SELECT * FROM result")
+def _like_duckdb(table: pa.Table, model: Any, types: list[Any]) -> Any:
+    # A relation's connection is not public. Its `query` runs there, and finds this function's variable by its name,
+    # unless the connection has a table of that name.
+    rows_of_whenabouts = table
+    try:
+        found = model.query("_whenabouts_", "SELECT * FROM rows_of_whenabouts")
+    except Exception as error:
+        raise InputError(
+            Code.UNREADABLE_FRAME,
+            f"the result cannot become a relation of DuckDB: {type(error).__name__}: {error}",
+            "SET python_enable_replacements=true, or give relation.to_arrow_table()",
+        ) from error
+    del rows_of_whenabouts
+    wanted = [None if type_ == str(now) else type_ for type_, now in zip(types, found.types, strict=True)]
+    if not any(wanted):
+        return found
+    return found.project(", ".join(map(_cast, found.columns, wanted)))
+
+
+def _cast(column: str, type_: str | None) -> str:
+    """A column of DuckDB as another type (None: as it is), under its name."""
+    quoted = '"' + column.replace('"', '""') + '"'
+    return quoted if type_ is None else f"CAST({quoted} AS {type_}) AS {quoted}"
 
 
 def _by_narwhals(frame: Any) -> Rows:

@@ -2,13 +2,14 @@
 
 Index levels that have a name become columns, in front; others are dropped, and a result has the index 0, 1, 2, ... .
 Whole numbers and booleans without a value (of a missing partner) get pandas' nullable dtypes, as `Int64`: floats, which
-pandas' own merge makes of them, would lose digits above 2^53.
+pandas' own merge makes of them, would lose digits above 2^53. Periods are read as their text: Arrow would have their
+ordinals, in which a month can equal a day, and which could pass for microseconds.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -16,12 +17,15 @@ import pyarrow as pa
 def read(frame: Any) -> tuple[pa.Table, list[Any]]:
     """The rows of a DataFrame, and the dtypes of the columns.
 
-    Raises ValueError for column names that are no text, and what pandas and Arrow raise.
+    Raises ValueError for column names that are no text or that an index level has too, and what pandas and Arrow raise.
 
     >>> import pandas as pd
     >>> read(pd.DataFrame({"v": [1.5]}, index=pd.Index(["a"], name="k")))[0].to_pydict()
     {'k': ['a'], 'v': [1.5]}
     """
+    for name in frame.index.names:
+        if name is not None and name in frame.columns:
+            raise ValueError(f"{name!r} is a level of the index and a column: rename one, or reset_index(drop=True)")
     unnamed = [level for level, name in enumerate(frame.index.names) if name is None]
     if len(unnamed) < frame.index.nlevels:
         frame = (frame.droplevel(unnamed) if unnamed else frame).reset_index()
@@ -30,7 +34,37 @@ def read(frame: Any) -> tuple[pa.Table, list[Any]]:
             raise ValueError(
                 f"the column name {name!r} is no text: frame.columns = frame.columns.map(str) makes it one"
             )
-    return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None), list(frame.dtypes)
+    dtypes = list(frame.dtypes)
+    if any(hasattr(dtype, "freq") for dtype in dtypes):
+        pd, frame = import_module("pandas"), frame.copy(deep=False)
+        for at, dtype in enumerate(frame.dtypes):
+            if isinstance(dtype, pd.PeriodDtype):
+                dtypes[at] = _Periods.of(frame.iloc[:, at])
+                frame.isetitem(at, dtypes[at].texts(pd, frame.iloc[:, at]))
+    return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None), dtypes
+
+
+class _Periods(NamedTuple):
+    """What a column of periods is read as: text; and which period each text is."""
+
+    dtype: Any
+    by_text: dict[str, Any]
+
+    @classmethod
+    def of(cls, series: Any) -> _Periods:
+        """The texts of a column's periods."""
+        return cls(series.dtype, {str(each): each for each in series.dropna().unique()})
+
+    def texts(self, pd: Any, series: Any) -> Any:
+        """A column of periods as text."""
+        codes, periods = series.factorize()
+        return pd.Categorical.from_codes(codes, [str(each) for each in periods])
+
+    def series(self, pd: Any, column: pa.ChunkedArray) -> Any:
+        """Text as the periods that they are of."""
+        codes, texts = pd.factorize(column.to_pandas(), use_na_sentinel=True)
+        periods = pd.array([self.by_text[each] for each in texts], dtype=self.dtype)
+        return pd.Series(periods.take(codes, allow_fill=True))
 
 
 def give(table: pa.Table, dtypes: list[Any]) -> Any:
@@ -48,11 +82,13 @@ def give(table: pa.Table, dtypes: list[Any]) -> Any:
 
 
 def _series(pd: Any, column: pa.ChunkedArray, dtype: Any) -> Any:
+    if isinstance(dtype, _Periods):
+        return dtype.series(pd, column)
     if isinstance(dtype, pd.ArrowDtype):
         return pd.Series(pd.arrays.ArrowExtensionArray(column))
     if isinstance(dtype, pd.IntervalDtype) and column.null_count and dtype.subtype.kind in "iu":
         dtype = pd.IntervalDtype("float64", dtype.closed)  # pandas has no other with missing values
-    if isinstance(dtype, (pd.PeriodDtype, pd.IntervalDtype)):  # operations work on the storage of their Arrow types
+    if isinstance(dtype, pd.IntervalDtype):  # operations work on the storage of its Arrow type
         type_ = pa.array(pd.array([], dtype=dtype)).type
         storage = column.cast(type_.storage_type)
         column = pa.chunked_array([pa.ExtensionArray.from_storage(type_, chunk) for chunk in storage.chunks], type_)

@@ -46,8 +46,12 @@ def not_an_input(name: str, given: Any, hint: str) -> InputError:
 
 def check_streams(streams: Any, kinds: tuple[type, ...], hint: str) -> None:
     """As `check_inputs`, for inputs by name."""
-    if not isinstance(streams, Mapping) or not all(isinstance(name, str) for name in streams):
-        raise refused("the mapping of inputs", streams, 'give inputs by name, as {"a": ..., "b": ...}')
+    hint = 'give inputs by name, as {"a": ..., "b": ...}'
+    if not isinstance(streams, Mapping):
+        raise refused("the mapping of inputs", streams, hint)
+    for name in streams:
+        if not isinstance(name, str):
+            raise refused("the name of an input", name, hint)
     for name, given in streams.items():
         check_input(name, given, kinds, hint)
 

@@ -6,7 +6,6 @@ import weakref
 from typing import Any, Generic, TypeVar
 
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.runtime.option_checks import shown
 
 Known = TypeVar("Known")
 
@@ -36,7 +35,7 @@ class ResultsKept(Generic[Known]):
         if id(result) not in self._known:
             raise QueryError(
                 Code.BAD_OPTION,
-                f"{shown(result)} is not a result of whenabouts",
-                "give the object that a function of whenabouts returned",
+                f"this {type(result).__name__} is not a result of whenabouts",
+                "give the object that a function of whenabouts returned, not a copy or a part of it",
             )
         return self._known[id(result)]

@@ -33,7 +33,8 @@ class Piece(NamedTuple):
 
 
 def pieces(reader: Reader, rows: pa.Table | Dataset) -> list[Piece]:
-    """The pieces of an input. Of a dataset the time columns are read once for this, and nothing else.
+    """The pieces of an input. Of a dataset the time columns are read once for this, and nothing else; one with a filter
+    is a single piece.
 
     >>> from whenabouts.core import Point
     >>> from whenabouts.core.runtime.event_reader import EventReader
@@ -46,8 +47,12 @@ def pieces(reader: Reader, rows: pa.Table | Dataset) -> list[Piece]:
     columns = [*reader.time.columns]
     if reader.time.template_column is not None:
         columns.append(reader.time.template_column)
+    try:
+        fragments = list(rows.get_fragments())
+    except ValueError:  # a dataset with a filter does not give its files
+        return _with_rows(_least(reader, rows.to_batches(columns=columns)), rows.to_batches)
     found = []
-    for fragment in rows.get_fragments():
+    for fragment in fragments:
         for part in _row_groups(fragment):
             ends = _least(reader, part.to_batches(schema=rows.schema, columns=columns))
             found += _with_rows(ends, _batches_of(part, rows.schema))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import pyarrow as pa
@@ -168,8 +169,8 @@ def _argument(what: str, function: str, argument: Any) -> Any:
         return argument
     if takes == _NUMBER:
         k = _number(argument, int)
-        if k is None or k < 1:
-            raise refused(f"the argument of {what}", argument, f"give a whole number, 1 or more: {function}:3")
+        if k is None or not 1 <= k < 2**31:
+            raise refused(f"the argument of {what}", argument, f"give a whole number from 1 to 2**31 - 1: {function}:3")
         return k
     c = _number(argument, float)
     if c is None or not 0.0 < c <= 1.0:
@@ -179,7 +180,7 @@ def _argument(what: str, function: str, argument: Any) -> Any:
 
 def _number(argument: Any, kind: type) -> Any:
     """The argument as a number of this kind, None if it is none."""
-    known = (str, int) if kind is int else (str, int, float)
+    known = (str, Integral) if kind is int else (str, Real)
     if isinstance(argument, bool) or not isinstance(argument, known):
         return None
     try:

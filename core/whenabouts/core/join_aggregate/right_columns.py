@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import one_chunk, take_rows
+from whenabouts.core.arrays.record_batches import doubles, one_chunk, take_rows
 from whenabouts.core.arrays.row_ranks import ranks_of_column
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.asof_join.right_order import ties_of
@@ -53,8 +53,11 @@ class RightColumn:
 
     @cached_property
     def ranks(self) -> IntArray:
-        """Ranks of equal values, -1 for a null."""
-        return ranks_of_column(self.values)
+        """Ranks of equal values, -1 for a null. -0.0 equals 0.0, as in keys."""
+        values = self.values
+        if pa.types.is_floating(values.type):
+            values = pa.array(doubles(values) + 0.0, mask=~self.valid)  # the sum of both zeros is 0.0
+        return ranks_of_column(values)
 
     def take(self, at: IntArray, missing: BoolArray) -> pa.Array:
         """The values of rows, null where one is missing."""

@@ -74,7 +74,7 @@ class JoinAggregateSettings:
             if self.min_confidence is not None:
                 raise checks.refused("min_confidence", self.min_confidence, "the condition has no confidence")
         elif self.min_confidence is not None:
-            least = confidence_of(self.min_confidence)
+            least = confidence_of(self.min_confidence, "min_confidence")
             if least > self.decided.confidence:
                 raise QueryError(
                     Code.BAD_CONFIDENCE,

@@ -64,7 +64,7 @@ class PairColumns:
         self._left, self._right = map(list, own)
         names = [name for side in own for name in side.values()]
         names += [field.name for field in extra]
-        check_names(names)
+        check_names(names, "rename one, or give other suffixes", computed=[field.name for field in extra])
         of_keys = dict(zip(keys, key_types, strict=True)) if key_types is not None else {}
         given = [left.field(name).with_type(of_keys.get(name, left.field(name).type)) for name in self._left]
         given += [right.field(name) for name in self._right]
@@ -152,10 +152,14 @@ def _at(rows: pa.Table, names: Sequence[str], at: NDArray[np.int32] | None, piec
     return [one_chunk(column)[piece] for column in columns] if at is None else take_columns(columns, at[piece])
 
 
-def check_names(names: Sequence[str], hint: str = "rename one, or give other suffixes") -> None:
-    """Refuse output columns with the same name (QueryError WA-2009)."""
+def check_names(names: Sequence[str], hint: str, computed: Sequence[str] = ()) -> None:
+    """Refuse output columns with the same name (QueryError WA-2009). `computed`: those that no suffix can tell apart
+    from a column of an input."""
     for name, times in Counter(names).items():
         if times > 1:
+            if name in computed:
+                without = ", or leave it out of the output: probability=False" if name == PROBABILITY else ""
+                hint = f"the join computes a column of this name: rename that of the input{without}"
             raise QueryError(Code.COLUMN_CLASH, f"two output columns would be called {name!r}", hint)
 
 

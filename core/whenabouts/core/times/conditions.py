@@ -42,7 +42,7 @@ class Condition:
     """`P(lo_us <= X2 - X1 <= hi_us) >= confidence`, bounds inclusive, in microseconds.
 
     Built by `within`, `deadline`, `delay`, `between`, `possibly` and `overlaps`. Raises QueryError WA-2001 for a
-    confidence outside (0, 1], WA-2005 for `lo > hi`.
+    confidence outside (0, 1], WA-2002 for bounds that are no integers, WA-2005 for `lo > hi`.
     """
 
     lo_us: int
@@ -51,6 +51,9 @@ class Condition:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "confidence", _confidence(self.confidence))
+        for name, bound in (("lo_us", self.lo_us), ("hi_us", self.hi_us)):
+            if isinstance(bound, bool) or not isinstance(bound, int):
+                raise QueryError(Code.BAD_DURATION, f"{name} is {bound!r}", "give whole microseconds, or use within()")
         if self.lo_us > self.hi_us:
             raise QueryError(
                 Code.EMPTY_CONDITION,
@@ -194,8 +197,8 @@ def _confidence(value: float) -> float:
     return value if isinstance(value, _Possible | _Unsaid) else confidence_of(value)
 
 
-def confidence_of(value: Any) -> float:
-    """A confidence as a float. Raises QueryError WA-2001 unless it is a number in (0, 1].
+def confidence_of(value: Any, name: str = "confidence") -> float:
+    """A confidence as a float; `name`: what the error calls it. Raises QueryError WA-2001 unless it is in (0, 1].
 
     >>> confidence_of("0.5"), confidence_of(1)
     (0.5, 1.0)
@@ -205,5 +208,5 @@ def confidence_of(value: Any) -> float:
     except (TypeError, ValueError):
         confidence = math.nan
     if not 0.0 < confidence <= 1.0:
-        raise QueryError(Code.BAD_CONFIDENCE, f"confidence is {value!r}", "give a number in (0, 1]")
+        raise QueryError(Code.BAD_CONFIDENCE, f"{name} is {value!r}", "give a number in (0, 1]")
     return confidence

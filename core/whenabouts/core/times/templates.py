@@ -44,6 +44,9 @@ class Template:
     buckets: tuple[tuple[Duration, Duration, float | str | Fraction], ...]
 
     def __post_init__(self) -> None:
+        given: object = self.buckets  # callers may pass any type
+        if not isinstance(given, Iterable) or isinstance(given, str):
+            raise _bad(f"a template is {given!r}", "give its buckets, as [(lo, hi, p), ...]")
         object.__setattr__(self, "buckets", tuple(_bucket(bucket) for bucket in self.buckets))
         offsets = [(lo, hi) for lo, hi, _ in self._parsed]
         if not offsets:
@@ -160,8 +163,8 @@ def _named(name: object, value: Any) -> Template:
         raise _bad(f"template {name!r} is {value!r}", "write [[lo, hi, p], ...]") from error
 
 
-def _bucket(bucket: Iterable[Any]) -> tuple[int, int, float | str | Fraction]:
-    parts = list(bucket)
+def _bucket(bucket: object) -> tuple[int, int, float | str | Fraction]:
+    parts = list(bucket) if isinstance(bucket, Iterable) else []
     if len(parts) != 3:
         raise _bad(f"{bucket!r} is not a bucket", "write (lo, hi, p)")
     lo, hi, p = parts

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.group_ids import GroupIds
+from whenabouts.core.arrays.plain_types import plain_table
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.columns import time_array
@@ -34,11 +35,12 @@ from whenabouts.core.coalescing.tuples import (
 )
 from whenabouts.core.coalescing.window_spec import Instant, instant_us
 from whenabouts.core.durations import Duration
-from whenabouts.core.errors import Code
+from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames.kinds import arrow_table
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_types import one_of_equals
 from whenabouts.core.runtime.keys import Keys
+from whenabouts.core.runtime.option_checks import columns_shown, refused
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Rejected
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.times.time_units import ENOUGH_VALUES
@@ -94,6 +96,8 @@ class WindowExtent:
         from whenabouts.core.coalescing.run_lists import RunLists  # numba: imported when first needed
         from whenabouts.core.coalescing.sorted_lists import SortedLists
 
+        if not isinstance(schema, pa.Schema):
+            raise refused("schema", schema, "give the schema of the rows, as table.schema")
         query = Coalesce(
             time=time, group=group, values=values, window=window, rows=rows, per_group=per_group,
             equivalence=equivalence, scheme=scheme, closed=closed,
@@ -141,7 +145,7 @@ class WindowExtent:
 
     def update(self, rows: Any) -> Update:
         """Add the rows of a dataframe, in any order; see the class."""
-        table = arrow_table("window extent's", rows)
+        table = self._with_its_types(arrow_table("window extent's", rows))
         events = [self._reader.read(batch) for batch in table.combine_chunks().to_batches()]
         self._reader.units.warn(ENOUGH_VALUES)
         rejected = [bad for event in events for bad in event.rejected]
@@ -162,6 +166,21 @@ class WindowExtent:
         self._runs.comparisons = 0
         self.metrics.update(counts | {metrics.REJECTED: sum(bad.rows.num_rows for bad in rejected)})
         return Update(taken, replayed, rejected)
+
+    def _with_its_types(self, table: pa.Table) -> pa.Table:
+        """The columns of the extent's schema, with its types."""
+        for field in self._reader.schema:
+            if field.name not in table.column_names:
+                problem = f"the window extent's input has no column {field.name!r}"
+                raise InputError(Code.MISSING_COLUMN, problem, columns_shown(table.schema))
+        try:
+            return plain_table(table.select(self._reader.schema.names)).cast(self._reader.schema)
+        except (pa.ArrowException, ValueError) as error:
+            raise InputError(
+                Code.WRONG_TYPE,
+                f"rows of the window extent's input do not have its types: {error}",
+                f"it was made for {', '.join(f'{field.name} {field.type}' for field in self._reader.schema)}",
+            ) from error
 
     def advance(self, at: Instant) -> None:
         """Advance time to `at`; older tuples expire. O(groups + expired tuples)."""

@@ -45,7 +45,7 @@ class CombinationColumns:
         time = pa.timestamp("us", "UTC")
         fields += [pa.field(T_FIRST, time), pa.field(T_LAST, time)]
         self.schema = pa.schema([*fields, *(pa.field(name, pa.float64()) for name in probabilities)])
-        check_names(self.schema.names)
+        check_names(self.schema.names, "rename that of the input")
         self._rows_per_batch = rows_per_batch(self.schema)
 
     def batches(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.errors import Code
-from whenabouts.core.expressions.row_predicates import as_mask
+from whenabouts.core.expressions.row_predicates import call_predicate
 from whenabouts.core.joins.pair_conditions import PairFunction, RowsAt
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.keys import Keys
@@ -81,12 +81,7 @@ def pair_test(
 
     def test(at: Sequence[Positions]) -> BoolArray:
         rows = [RowsAt(table, at[level]) for table, level in zip(tables, levels, strict=True)]
-        return as_mask(
-            predicate(*rows),
-            len(rows[0]),
-            code=Code.BAD_PREDICATE,
-            what=f"the predicate of {', '.join(pair)}",
-            hint="give one boolean for each pair of rows",
-        )
+        what, hint = f"the predicate of {', '.join(pair)}", "give one boolean for each pair of rows"
+        return call_predicate(predicate, *rows, code=Code.BAD_PREDICATE, what=what, hint=hint)
 
     return test
