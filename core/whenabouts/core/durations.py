@@ -9,9 +9,8 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 from math import isclose
-from typing import TypeAlias
-
-import numpy as np
+from numbers import Integral
+from typing import Any, TypeAlias
 
 from whenabouts.core.errors import Code, QueryError
 
@@ -113,10 +112,28 @@ def format_bounds(what: str, lo_us: int | None, hi_us: int | None) -> str:
 def whole_of(value: object) -> int | None:
     """An integer of Python or numpy as one of Python; None for anything else, booleans among them.
 
-    >>> whole_of(3), whole_of(np.uint8(3)), whole_of(True), whole_of(3.0)
-    (3, 3, None, None)
+    >>> whole_of(3), whole_of(True), whole_of(3.0)
+    (3, None, None)
     """
-    return int(value) if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64) else None
+    given: Any = value
+    if isinstance(value, bool) or _is_timedelta64(value):
+        return None
+    return int(given) if isinstance(given, Integral) else None
+
+
+def _is_timedelta64(value: object) -> bool:
+    """By its name: `import whenabouts` does not import numpy. Numpy counts them among the integers."""
+    return f"{type(value).__module__}.{type(value).__name__}" == "numpy.timedelta64"
+
+
+def _of_timedelta64(value: Any) -> Fraction | None:
+    """None for NaT, for months and years, and for a number without a unit."""
+    import numpy as np
+
+    unit, count = np.datetime_data(value.dtype)
+    if unit not in _NUMPY_UNITS or np.isnat(value):
+        return None
+    return int(value.astype(np.int64)) * count * _NUMPY_UNITS[unit]
 
 
 def _exact(value: Duration, name: str) -> Fraction:
@@ -126,10 +143,8 @@ def _exact(value: Duration, name: str) -> Fraction:
     given: object = value  # callers may pass any type
     if (number := whole_of(given)) is not None:
         return Fraction(number)
-    if isinstance(given, np.timedelta64) and not np.isnat(given):
-        unit, count = np.datetime_data(given.dtype)
-        if unit in _NUMPY_UNITS:
-            return int(given.astype(np.int64)) * count * _NUMPY_UNITS[unit]
+    if _is_timedelta64(given) and (exact := _of_timedelta64(given)) is not None:
+        return exact
     if not isinstance(value, str):
         raise _bad(value, name, "give text such as '500ms', a timedelta, or whole microseconds as an int")
     if len(value) > _LONGEST_TEXT:
