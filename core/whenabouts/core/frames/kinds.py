@@ -17,6 +17,7 @@ has not imported already.
 
 from __future__ import annotations
 
+import re
 from abc import ABC
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -196,12 +197,18 @@ def _like_polars(table: pa.Table, model: Any, types: list[Any]) -> Any:
     return frame.lazy() if isinstance(model, pl.LazyFrame) else frame
 
 
+_OWN_OF_DUCKDB = ("UUID", "HUGEINT", "UHUGEINT", "BIT")
+_ENUM = r"ENUM\((?:'(?:[^']|'')*'(?:, )?)*\)"
+"""Types that Arrow does not have. Nested ones stay as Arrow has them: version 1.1 cannot cast to lists of enums."""
+
+
 def _duckdb(frame: Any) -> Rows:
     columns = list(zip(frame.columns, map(str, frame.types), strict=True))
     if any(type_ == "BIT" for _, type_ in columns):  # Arrow would get DuckDB's own bytes of it
         frame = frame.project(", ".join(_cast(name, "VARCHAR" if type_ == "BIT" else None) for name, type_ in columns))
     # In version 1.1 `__arrow_c_stream__` is not as Arrow calls it.
-    return Rows(frame.to_arrow_table(), [type_ for _, type_ in columns])
+    own = [type_ if type_ in _OWN_OF_DUCKDB or re.fullmatch(_ENUM, type_) else None for _, type_ in columns]
+    return Rows(frame.to_arrow_table(), own)
 
 
 def _like_duckdb(table: pa.Table, model: Any, types: list[Any]) -> Any:
