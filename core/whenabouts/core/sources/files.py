@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
 from whenabouts.core.arrays.plain_types import plain_table
 from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.sources.csv_files import read_csv
 from whenabouts.core.sources.found_files import check_path, file_id, files_below, is_folder, matching
 from whenabouts.core.sources.json_integers import check_integers
+from whenabouts.core.sources.row_blocks import in_blocks
 from whenabouts.core.sources.written_values import as_type, natural_type
-
-_T = TypeVar("_T")
-
-_BLOCK_BYTES = (1 << 20, 1 << 24, 1 << 28, (1 << 31) - 1)
-_TOO_LONG = ("straddling", "Empty CSV file or block")
-"""Parts of Arrow's messages for a row, or a header, that is longer than a block."""
 
 _COMPRESSED = (".gz", ".bz2", ".zst")
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"} | dict.fromkeys(
     (".jsonl", ".ndjson", ".json"), "jsonl"
 )
-_KNOWN = "Parquet (.parquet), CSV (.csv) and JSON lines (.jsonl) are supported, the last two also as .gz"
+_KNOWN = "Parquet (.parquet), CSV (.csv) and JSON lines (.jsonl) are supported, the last two also as .gz, .bz2 and .zst"
+
+
+_EMPTY = {
+    "csv": "even a table without rows has a header",
+    "jsonl": "give at least one row: the columns of a file are those of its rows",
+    "parquet": "a table without rows has a schema: the file was not written to its end",
+}
 
 
 def find_files(path: str) -> tuple[list[Path], list[str]]:
@@ -94,17 +96,18 @@ def read_file(file: Path, text_columns: tuple[str, ...] = (), *, as_text: bool =
         raise _unreadable(file, f"the extension {file.suffix!r} is not supported", _KNOWN)
     try:
         if file.stat().st_size == 0:
-            raise _unreadable(file, "the file is empty (0 bytes)", "even a table without rows has a header")
+            raise _unreadable(file, "the file is empty (0 bytes)", _EMPTY[kind])
         if kind == "parquet":
             import pyarrow.parquet as pq
 
+            check_distinct(file, pq.read_schema(file).names)
             return plain_table(pq.read_table(file, partitioning=None))
         if kind == "jsonl":
             from whenabouts.core.sources.json_lines import check_json_lines  # loads numba
 
             check_json_lines(file)
             return _read_json(file, text_columns)
-        table = _read_csv(file)
+        table = read_csv(file)
         return table if as_text else _typed(table, text_columns, file)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise _unreadable(file, f"it cannot be read as {kind}: {_one_line(error)}", "") from error
@@ -184,53 +187,6 @@ def check_distinct(file: Path, names: list[str]) -> None:
             raise QueryError(Code.COLUMN_CLASH, f"{file} has two columns {name!r}", "rename one")
 
 
-def _read_csv(file: Path) -> pa.Table:
-    """All columns as text."""
-    from pyarrow import csv
-
-    parse = csv.ParseOptions(newlines_in_values=True)
-
-    def header(block: int) -> list[str]:
-        with csv.open_csv(file, csv.ReadOptions(block_size=block), parse) as reader:
-            return list(reader.schema.names)
-
-    names = _in_blocks(header)
-    options = csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.binary()),
-        null_values=[""],  # an empty field is null, as Arrow, pandas and databases write it; "NA" is text
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    table = _in_blocks(lambda block: csv.read_csv(file, csv.ReadOptions(block_size=block), parse, options))
-    columns = [_decoded(column, name, file) for column, name in zip(table.columns, table.schema.names, strict=True)]
-    return pa.Table.from_arrays(columns, names=table.schema.names)
-
-
-def _in_blocks(read: Callable[[int], _T]) -> _T:
-    """Call a reader with a block size in bytes, which grows until every row fits into a block."""
-    for block in _BLOCK_BYTES:
-        try:
-            return read(block)
-        except pa.ArrowInvalid as error:
-            if not any(words in str(error) for words in _TOO_LONG) or block == _BLOCK_BYTES[-1]:
-                raise
-    raise AssertionError("the last block raises or returns")
-
-
-def _decoded(column: pa.ChunkedArray, name: str, file: Path) -> pa.ChunkedArray:
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowInvalid:
-        for row, value in enumerate(column.to_pylist()):
-            try:
-                (value or b"").decode()
-            except UnicodeDecodeError as error:
-                raise _unreadable(
-                    file, f"row {row}, column {name!r}, holds {value!r}, which is not UTF-8", "save it as UTF-8"
-                ) from error
-        raise
-
-
 def _typed(table: pa.Table, text_columns: tuple[str, ...], file: Path) -> pa.Table:
     columns = []
     for name, column in zip(table.schema.names, table.columns, strict=True):
@@ -284,7 +240,7 @@ def _read_json_as(file: Path, schema: pa.Schema) -> pa.Table | None:
 
     try:
         parse = json.ParseOptions(explicit_schema=schema)
-        return _in_blocks(lambda block: json.read_json(file, json.ReadOptions(block_size=block), parse))
+        return in_blocks(lambda block: json.read_json(file, json.ReadOptions(block_size=block), parse))
     except pa.ArrowInvalid:
         return None
 
@@ -296,7 +252,7 @@ def _without_invented(file: Path, table: pa.Table, text_columns: tuple[str, ...]
     empty = [name for name in text_columns if table.column(name).null_count == table.num_rows]
     if not empty:
         return table
-    there = _in_blocks(lambda block: json.read_json(file, json.ReadOptions(block_size=block))).schema.names
+    there = in_blocks(lambda block: json.read_json(file, json.ReadOptions(block_size=block))).schema.names
     return table.drop_columns([name for name in empty if name not in there])
 
 
