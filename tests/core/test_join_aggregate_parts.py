@@ -15,11 +15,11 @@ import pytest
 from numpy.typing import NDArray
 
 from whenabouts.conformance import join_aggregate_oracle, multiset
-from whenabouts.core.arrays.row_ranks import ranks_of_column
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.join_aggregate.chance_pieces import NONE, Partners, chances, rows_of
 from whenabouts.core.join_aggregate.exact_sums import PrefixSums, digits_of
 from whenabouts.core.join_aggregate.range_queries import collected, counts, distinct_counts, reversed_keys
+from whenabouts.core.join_aggregate.right_columns import RightColumn
 from whenabouts.core.join_aggregate.value_keys import ValueKeys
 from whenabouts.core.probability.satisfaction_probability import probabilities_at
 from whenabouts.core.timing_join.candidate_ranges import CandidateRanges, ranges_of
@@ -96,7 +96,7 @@ def test_decided_functions_are_those_of_the_pairs(length: int, window: tuple[int
                  for value, count in zip(sums.to_means(column.type, "v").tolist(), sums.counts, strict=True)],
         "min": keys.values_of(least).to_pylist(),
         "max": keys.values_of(most).to_pylist(),
-        "count_distinct": distinct_counts(ranks_of_column(column), start, stop, beside).tolist(),
+        "count_distinct": distinct_counts(RightColumn("v", column).ranks, start, stop, beside).tolist(),
         "collect": [column.take(pa.array(rows[a:b])).to_pylist() for a, b in pairwise(offsets)],
         "any": (counts(start, stop, beside[0]) > 0).tolist(),
     }  # fmt: skip

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whenabouts.conformance import join_aggregate_oracle
-from whenabouts.core.arrays.row_ranks import ranks_of_column
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.join_aggregate.range_queries import (
     BLOCK,
@@ -23,6 +22,7 @@ from whenabouts.core.join_aggregate.range_queries import (
     distinct_counts,
     reversed_keys,
 )
+from whenabouts.core.join_aggregate.right_columns import RightColumn
 from whenabouts.core.join_aggregate.value_keys import ValueKeys
 
 
@@ -117,7 +117,7 @@ def test_keys_are_in_the_order_of_min_and_max(column: pa.Array) -> None:
     least = keys.values_of(keys.minima.of_ranges(asked.start, asked.stop, asked.beside))
     most = keys.values_of(reversed_keys(keys.maxima.of_ranges(asked.start, asked.stop, asked.beside)))
     assert (least.type, most.type) == (column.type, column.type)
-    distinct = distinct_counts(ranks_of_column(column), asked.start, asked.stop, asked.beside)
+    distinct = distinct_counts(RightColumn("v", column).ranks, asked.start, asked.stop, asked.beside)
     for i in range(len(asked.start)):
         inside = [values[row] for row in asked.rows_of(i)]
         truth = [join_aggregate_oracle.decided(name, inside) for name in ("min", "max", "count_distinct")]
