@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +15,7 @@ import click
 
 from whenabouts.cli.failures import INTERRUPTED, SIGNALS, CodedFailure, Stopped, guarded, stoppable
 from whenabouts.cli.say import printable, say
+from whenabouts.cli.streams import STDOUT_CLOSED, StdoutClosed, forgiving_streams
 from whenabouts.core.errors import WhenaboutsError
 from whenabouts.core.hosting.engine_output import TRACEBACK
 
@@ -47,27 +50,46 @@ class RootGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line. Exits with `STDOUT_CLOSED` when nobody reads stdout any more."""
+        with forgiving_streams():
+            try:
+                return super().main(*args, **extra)
+            except StdoutClosed:
+                sys.exit(STDOUT_CLOSED)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the options, which also answers --help and --version."""
+        with _told_in_one_line():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand, and report every failure in one line."""
         if not os.environ.get(TRACEBACK):  # libraries of engines log a traceback for Ctrl-C
             logging.getLogger().addHandler(logging.NullHandler())
         try:
-            with stoppable():
+            with _told_in_one_line(), stoppable():
                 return guarded(lambda: super(RootGroup, self).invoke(ctx), doing="the command")
         except KeyboardInterrupt:
             say("interrupted", err=True)
             ctx.exit(INTERRUPTED)
         except Stopped as stopped:
-            with suppress(OSError):  # the terminal may be gone
-                say(SIGNALS[signal.Signals(stopped.number).name], err=True)
+            say(SIGNALS[signal.Signals(stopped.number).name], err=True)
             ctx.exit(128 + stopped.number)
         except click.UsageError as error:
             error.message = printable(error.message)  # type: ignore[misc]  # click declares it final
             raise
-        except WhenaboutsError as error:
-            if os.environ.get(TRACEBACK):
-                raise
-            raise CodedFailure(error) from error
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Turn coded errors into failures that click prints, unless their traceback is asked for."""
+    try:
+        yield
+    except WhenaboutsError as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        raise CodedFailure(error) from error
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
@@ -89,6 +111,6 @@ def _show_version(ctx: click.Context, param: click.Parameter, asked: bool) -> No
 def main() -> None:
     """Correlate events whose times are uncertain.
 
-    Exit codes: 0 done; 1 some rows rejected and --strict; 2 usage; 3 bad input; 4 engine failure;
-    130 interrupted, 143 terminated, 129 hung up.
+    Exit codes: 0 done; 1 some rows rejected and --strict; 2 usage; 3 bad input; 4 engine failure, or a result that
+    could not be written; 130 interrupted, 143 terminated, 129 hung up, 141 stdout closed early (| head).
     """

@@ -106,7 +106,7 @@ see where)
     """
     try:
         done = work()
-    except (WhenaboutsError, click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+    except (WhenaboutsError, click.ClickException, click.Abort, click.exceptions.Exit):
         raise
     except Exception as error:
         text = str(error).strip().partition("\n")[0][:500]
