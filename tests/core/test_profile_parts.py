@@ -164,6 +164,40 @@ def test_an_hour_back_in_autumn_names_the_zones_whose_clocks_repeat_it() -> None
     assert zones_of(Step(1, -HOUR, three + 90 * DAY), 1) == []
 
 
+AUTUMN = 1_730_000_000_000_000 // DAY * DAY + HOUR  # 2024-10-27 01:00 UTC, when Berlin's clocks go back
+
+
+def _in_berlin(utc: np.ndarray) -> np.ndarray:
+    return np.asarray(utc + np.where(utc < AUTUMN, 2, 1) * HOUR)
+
+
+@pytest.mark.parametrize("every", [SECOND, 10 * SECOND, MINUTE, 5 * MINUTE])
+def test_an_hour_repeated_is_an_hour_however_far_apart_rows_are(every: int) -> None:
+    (step,) = backward_steps(_in_berlin(np.arange(AUTUMN - 6 * HOUR, AUTUMN + 6 * HOUR, every)))
+    assert (step.at, step.by_us, step.before_us) == (6 * HOUR // every, -HOUR, AUTUMN + 2 * HOUR - every)
+    assert "Europe/Berlin" in zones_of(step, 1)
+
+
+def test_an_hour_repeated_in_random_rows_is_known_to_a_few_of_their_gaps() -> None:
+    found = []
+    for seed in range(40):
+        utc = np.sort(AUTUMN + np.random.default_rng(seed).integers(-6 * HOUR, 6 * HOUR, 1_000))
+        found += backward_steps(_in_berlin(utc))
+    assert len(found) == 40
+    assert np.mean([step.by_us for step in found]) == pytest.approx(-HOUR, abs=2 * 12 * HOUR / 1_000)
+    assert sum("Europe/Berlin" in zones_of(step, 1) for step in found) >= 36
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_of_any_rhythm_have_no_step(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    us = NOW + np.cumsum(random.exponential(SECOND, 4_000)).astype(np.int64)
+    bursts = np.sort(random.choice(us, 200)[random.integers(0, 200, 4_000)] + random.integers(0, MS, 4_000))
+    mixed = us[np.argsort(us + random.exponential(5 * SECOND, 4_000))]
+    for times in (us // MINUTE * MINUTE, bursts, mixed, np.concatenate([us, us[-1] + bursts - bursts[0]])):
+        assert backward_steps(times) == []
+
+
 HERE = pytest.mark.skipif(not DATA.is_dir(), reason="WHENABOUTS_DATA names no folder")
 
 

@@ -19,11 +19,17 @@ from whenabouts.core.durations import format_duration
 _SIDE = 10
 """So many rows on one side of a step all lie on its side."""
 
+_NEAREST, _NEARBY = 3, 100
+"""A step is measured between the nearest rows, and what rows usually take there between those nearby."""
+
 _FACTOR = 10
 _BLOCK = 16
 _LEVELS = 4
 _EPOCH = datetime(1970, 1, 1)
 _SHOWN_ZONES = 5
+
+_ERRORS, _MOST_OFF = 5, 15 * MINUTE
+"""A step is taken for one of an hour if it is five errors from it at most, and a quarter of an hour."""
 
 KNOWN_OFFSETS = {
     18_000_000: "GPS less UTC",
@@ -36,24 +42,30 @@ _NEAR_US = 500_000
 
 
 class Step(NamedTuple):
-    """A step before a row: by how much the clock went ahead (below zero: back), and the reading before it."""
+    """A step before a row: by how much the clock went ahead (below zero: back), the reading before it, and how well the
+    former is known."""
 
     at: int
     by_us: int
     before_us: int
+    error_us: int = 0
 
 
 def backward_steps(us: IntArray) -> list[Step]:
     """Jumps back after which rows stay back, of times in the order of arrival.
 
-    At a step the ten rows before it are all later than the ten after it, by more than ten times the .999 lag elsewhere.
-    A block of rows that merely arrives late ends with a jump ahead of about the same length: that is no step. O(n).
+    The times are taken less what rows usually take. At a step the ten before it are then all later than the ten after
+    it, by more than ten times the .999 lag elsewhere, and the time of ten rows. A block of rows that merely arrives
+    late ends with a jump ahead of about the same length: that is no step. O(n).
     """
     if len(us) < 4 * _SIDE:
         return []
-    least, most = _window(us, np.minimum), _window(us, np.maximum)
+    # Rows in order never jump back by more than this gap, whatever it is, so that they have no step.
+    gap = max(float(np.median(us[_SIDE:] - us[:-_SIDE])) / _SIDE, 0.0)
+    level = us - np.rint(gap * np.arange(len(us))).astype(np.int64)
+    least, most = _window(level, np.minimum), _window(level, np.maximum)
     jump = least[:-_SIDE] - most[_SIDE:]  # of the step before row i + _SIDE
-    candidates = np.flatnonzero(jump > 0)
+    candidates = np.flatnonzero(jump > _FACTOR * gap)
     if not len(candidates):
         return []
     runs = np.split(candidates, np.flatnonzero(np.diff(candidates) > 1) + 1)
@@ -62,11 +74,21 @@ def backward_steps(us: IntArray) -> list[Step]:
     found = []
     for place in places:
         at = place + _SIDE
-        latest = int(np.median(us[at - _SIDE : at]))
-        by = latest - int(np.median(us[at : at + _SIDE]))
-        if jump[place] > _FACTOR * usual and not _returns(us, at, int(us[max(0, at - _SIDE) : at].max()), by):
-            found.append(Step(at, -by, latest))
+        if jump[place] > _FACTOR * usual:
+            step = _measured(us, at)
+            if not _returns(us, at, step.before_us, -step.by_us):
+                found.append(step)
     return found
+
+
+def _measured(us: IntArray, at: int) -> Step:
+    """The step back before row `at`, known to within the time that a few rows take there."""
+    sides = us[max(0, at - _NEARBY) : at], us[at : at + _NEARBY]
+    advances = [np.median(side[_SIDE // 2 :] - side[: -_SIDE // 2]) for side in sides]
+    gap = max(float(np.mean(advances)) / (_SIDE // 2), 0.0)
+    # Rows equally far from the step lie on both sides of it: one gap apart, then three, then five.
+    back = us[at - _NEAREST : at][::-1] - us[at : at + _NEAREST] + gap * (2 * np.arange(_NEAREST) + 1)
+    return Step(at, -round(float(np.median(back))), int(us[at - _SIDE : at].max()), round(gap))
 
 
 def _window(us: IntArray, of: np.ufunc) -> IntArray:
@@ -126,7 +148,7 @@ def level_steps(us: IntArray, arrival_us: IntArray) -> list[Step]:
         if len(run):
             best = int(run[np.argmax(clear[run])])
             at = _place(rest.ravel(), best + _LEVELS, before[best], after[best])
-            found.append(Step(at, round(float(change[best])), int(us[max(0, at - 1)])))
+            found.append(Step(at, round(float(change[best])), int(us[max(0, at - 1)]), round(noise)))
     return found
 
 
@@ -143,7 +165,8 @@ def step_findings(steps: Sequence[Step], rows: IntArray, granule_us: int, total:
     for step in steps:
         zones = zones_of(step, granule_us)
         ahead = "ahead" if step.by_us > 0 else "back"
-        sentence = f"{whose} steps {ahead} by {format_duration(abs(step.by_us))} after {instant(step.before_us)}"
+        by = format_duration(_known_digits(abs(step.by_us), step.error_us))
+        sentence = f"{whose} steps {ahead} by {by} after {instant(step.before_us)}"
         known = _known(abs(step.by_us))
         remedy = "Split the rows there, or mend the clock."
         if zones:
@@ -157,12 +180,23 @@ def step_findings(steps: Sequence[Step], rows: IntArray, granule_us: int, total:
 
 
 def zones_of(step: Step, granule_us: int) -> list[str]:
-    """The zones whose clocks repeat (or skip) an hour within two hours of the step; none unless it is of an hour."""
-    if abs(abs(step.by_us) - HOUR) > max(granule_us, MINUTE):
+    """The zones whose clocks repeat (or skip) an hour within two hours of the step; none unless it may be an hour."""
+    error = min(_ERRORS * step.error_us, _MOST_OFF)
+    if abs(abs(step.by_us) - HOUR) > max(granule_us, MINUTE, error):
         return []
     reading = (_EPOCH + timedelta(microseconds=step.before_us)).replace(microsecond=0)
     readings = [reading + timedelta(minutes=15 * quarter) for quarter in range(-8, 9)]
     return [name for name in _zones() if _shifts(name, readings, -1 if step.by_us < 0 else 1)]
+
+
+def _known_digits(us: int, error_us: int) -> int:
+    """A duration, rounded to the power of ten at or below its error.
+
+    >>> _known_digits(3_573_412_345, 43_200_000), _known_digits(3_573_412_345, 0)
+    (3570000000, 3573412345)
+    """
+    digits = len(str(error_us)) - 1
+    return round(us, -digits)
 
 
 @lru_cache(maxsize=1)
