@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from whenabouts.cli.given_files import input_path
-from whenabouts.cli.options import names, time_spec
+from whenabouts.cli.options import GRANULARITY, HISTOGRAM, LEARNED, POLLING, names, time_spec
 from whenabouts.cli.say import say
+from whenabouts.core.errors import Code, QueryError
 
 if TYPE_CHECKING:
     from whenabouts.core.times.time_specs import TimeSpec
+
+
+_WITH_PATHS = (GRANULARITY, HISTOGRAM, LEARNED, POLLING)
+"""Beginnings of times that may have `=` in a path."""
 
 
 def paths_by_name(texts: Sequence[str], option: str) -> dict[str, str]:
@@ -41,18 +47,52 @@ def stream_paths(inputs: Sequence[str], streams: Sequence[str]) -> dict[str, str
     return {name: input_path(path, f"the stream {name}") for name, path in paths.items()}
 
 
+def check_names(given: Collection[str], known: Collection[str], option: str, what: str) -> None:
+    """Refuse names that nothing has (QueryError WA-2006). `what`: those who have the known names.
+
+    >>> check_names(["hal"], ["gate", "hall"], "--time", "inputs")
+    Traceback (most recent call last):
+    whenabouts.core.errors.QueryError: WA-2006: --time names 'hal', and the inputs are gate, hall (hint: did you mean \
+'hall'?)
+    """
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"{option} names {name!r}, and the {what} are {', '.join(known) or 'none'}",
+                f"did you mean {near[0]!r}?" if near else "give one of these names, or leave it out",
+            )
+
+
 def times_by_name(inputs: Sequence[str], arguments: dict[str, Any], aliases: Sequence[str] = ()) -> dict[str, TimeSpec]:
     """Times by name, from `--time [NAME=]SPEC`: a time without a name is for all `inputs` that have none of their own.
 
     `aliases`: further names that a time may be given for.
+
+    Raises: QueryError WA-2006 for an unknown name, and for a time that is of no input; what `time_spec` raises.
     """
-    specs: dict[str, TimeSpec] = {}
+    known = list(dict.fromkeys((*aliases, *inputs)))
+    named: dict[str, TimeSpec] = {}
+    general: list[tuple[str, TimeSpec]] = []
     for text in arguments["times"]:
         name, equals, rest = text.partition("=")
-        one = bool(equals) and name in (*inputs, *aliases)
-        spec = time_spec(rest if one else text, "--time", arguments["max_uncertainty"], arguments["min_uncertainty"])
-        specs |= {name: spec} if one else {each: spec for each in inputs if each not in specs}
-    return specs
+        own = bool(equals) and (name in known or not text.startswith(_WITH_PATHS))
+        if own:
+            check_names([name], known, "--time", "inputs")
+        if own and name in named:
+            raise QueryError(Code.BAD_OPTION, f"--time {text} is the second one of {name!r}", "leave one of them out")
+        spec = time_spec(rest if own else text, "--time", arguments["max_uncertainty"], arguments["min_uncertainty"])
+        if own:
+            named[name] = spec
+        else:
+            general.append((text, spec))
+    others = [each for each in inputs if each not in named]
+    taken = bool(others) and not (aliases and named.keys() >= set(aliases))
+    for text, _ in general[taken:]:
+        why = "another one is of all inputs" if taken else "each input has its own"
+        raise QueryError(Code.BAD_OPTION, f"--time {text} is of no input: {why}", "say of which: --time NAME=SPEC")
+    return {each: spec for each in others for _, spec in general} | named
 
 
 def lateness_by_name(inputs: Sequence[str], text: str | None) -> dict[str, str]:
@@ -61,7 +101,7 @@ def lateness_by_name(inputs: Sequence[str], text: str | None) -> dict[str, str]:
     >>> lateness_by_name(["a", "b"], "5s"), lateness_by_name(["a", "b"], "5s,1m")
     ({'a': '5s', 'b': '5s'}, {'a': '5s', 'b': '1m'})
     """
-    given = names(text) or ("0s",)
+    given = names(text, "--lateness") or ("0s",)
     if len(given) not in (1, len(inputs)):
         raise click.BadParameter(f"{text!r} is not one duration, or one for each input", param_hint="--lateness")
     return dict(zip(inputs, given * len(inputs) if len(given) == 1 else given, strict=True))

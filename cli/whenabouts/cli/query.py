@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whenabouts.cli.given_files import STDIN, note_read, take_stdin
-from whenabouts.cli.named_options import lateness_by_name, stream_paths, times_by_name
+from whenabouts.cli.named_options import check_names, lateness_by_name, stream_paths, times_by_name
 from whenabouts.cli.options import STREAMING, CommonOptions, options_besides_stream
 from whenabouts.cli.say import say_all
+from whenabouts.core.errors import Code, InputError, QueryError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +65,12 @@ def query(
     former = [given for given in streams if given]  # without a value, --stream is --streaming
     paths = stream_paths(inputs, former)
     common = replace(common, stream=common.stream or len(former) < len(streams))
-    schemas = {name: schema_of(path) for name, path in paths.items() if name in asked.streams}
+    check_names(paths, asked.streams, "--input", "streams of the query")
+    if not paths:
+        raise QueryError(
+            Code.UNKNOWN_STREAM, "no stream is given", f"write --input NAME=PATH for {', '.join(asked.streams)}"
+        )
+    schemas = {name: schema_of(path) for name, path in paths.items()}
     aliases = [source.alias for source in asked.sources]
     times = times_by_name(asked.streams, arguments, aliases)
     bound = asked.bind(schemas, times, lateness_by_name(aliases, common.lateness))
@@ -113,8 +119,6 @@ def schema_of(path: str) -> pa.Schema:
 
 
 def _text_of(text: str) -> str:
-    from whenabouts.core.errors import Code, InputError
-
     if not text.startswith("@"):
         return text
     try:
