@@ -436,3 +436,30 @@ def test_digits_finer_than_a_microsecond_are_told_of_once(cli: Cli, tmp_path: Pa
     assert done.stderr.count("WA-1075") == 2
     assert "WA-1075" not in cli(f"join whole.csv whole.csv {shared}").stderr
     assert cli(f"join numbers.csv numbers.csv {shared} --time-unit ns").stderr.count("note: 1 times in column 't'") == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--on", "", "--on is empty"),
+        ("--within", " ", "--within is empty"),
+        ("--max-uncertainty", "", "--max-uncertainty is empty"),
+        ("--how", "", "--how is empty"),
+        ("--on", "k,", "--on 'k,' has an empty part"),
+        ("--on", "k=", "--on 'k=' has an empty part"),
+        ("--left-time", "t_min,", "--left-time 't_min,' has an empty part"),
+        ("--lateness", "5s,", "--lateness '5s,' has an empty part"),
+    ],
+)
+def test_empty_options_are_refused(cli: Cli, pair_of_files: Path, option: str, value: str, told: str) -> None:
+    """An unset variable of the shell must not take the key away, or the other end of an interval."""
+    done = cli(*WITHIN.split(), option, value, "--stream", "-o", "out.csv")
+    assert done.exit_code == 2
+    assert f"error: WA-2006: {told}" in done.stderr
+    assert not (pair_of_files / "out.csv").exists()
+
+
+def test_an_empty_path_is_told_of(cli: Cli, pair_of_files: Path) -> None:
+    done = cli("join", "", *WITHIN.split()[2:])
+    assert done.exit_code == 3
+    assert "the path of the left input is empty" in done.stderr

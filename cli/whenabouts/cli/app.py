@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from whenabouts.cli.failures import INTERRUPTED, SIGNALS, CodedFailure, Stopped, guarded, stoppable
+from whenabouts.cli.options import refuse_empty
 from whenabouts.cli.say import printable, say
 from whenabouts.cli.streams import STDOUT_CLOSED, StdoutClosed, forgiving_streams
 from whenabouts.core.errors import WhenaboutsError
@@ -48,6 +49,9 @@ class RootGroup(click.Group):
             return None
         module, _, attribute = _COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
+        for option in command.params:
+            if isinstance(option, click.Option) and option.callback is None:
+                option.callback = refuse_empty
         return command
 
     def main(self, *args: Any, **extra: Any) -> Any:

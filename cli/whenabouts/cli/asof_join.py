@@ -107,7 +107,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> AsofJoin:
         confidence=arguments["confidence"],
         keep=arguments["keep"],
         how=arguments["how"],
-        order_by=names(arguments["order_by"]) or None,
+        order_by=names(arguments["order_by"], "--order-by") or None,
         max_candidates=arguments["max_candidates"],
         lateness=common.lateness_by_side,
         suffixes=two_values(arguments["suffixes"], "--suffixes"),

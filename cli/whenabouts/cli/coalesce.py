@@ -89,8 +89,8 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> Coalesce:
     by_rows = slide is not None and arguments["rows"] is not None and slide.isascii() and slide.isdigit()
     return Coalesce(
         time=arguments["time"],
-        group=names(arguments["group"]),
-        values=names(arguments["values"]),
+        group=names(arguments["group"], "--group"),
+        values=names(arguments["values"], "--values"),
         window=arguments["window"],
         rows=arguments["rows"],
         per_group=arguments["per_group"],

@@ -31,7 +31,7 @@ def input_path(path: str, what: str = "input", extension: Callable[[Path], str] 
     from whenabouts.core.sources.found_files import check_path
 
     if path != STDIN:
-        check_path(path, what)
+        check_path(path, what.removeprefix("the "))
         return path
     take_stdin(what)
     folder = Path(click.get_current_context().with_resource(TemporaryDirectory(prefix="whenabouts-")))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from whenabouts.core.errors import Code, QueryError
+
 if TYPE_CHECKING:
     from whenabouts.core.times.lateness import Lateness
     from whenabouts.core.times.time_specs import TimeSpec
@@ -45,8 +47,8 @@ class CommonOptions:
 
         if self.lateness is None:
             return Lateness()
-        left, _, right = self.lateness.partition(",")
-        return Lateness(left, right or left)
+        left, *right = names(self.lateness, "--lateness")
+        return Lateness(left, ",".join(right) or left)
 
 
 STREAMING = "Run as a streaming query over the files, one file a step."
@@ -101,22 +103,36 @@ def options_besides_stream(command: _Command) -> Callable[..., Any]:
     return decorated
 
 
-def names(text: str | None) -> tuple[str, ...]:
-    """Comma-separated column names.
+def refuse_empty(_: click.Context, param: click.Parameter, value: Any) -> Any:
+    """A callback of options: refuse empty text (QueryError WA-2006), which an unset variable of the shell leaves."""
+    if isinstance(value, str) and not value.strip():
+        raise QueryError(Code.BAD_OPTION, f"{param.opts[-1]} is empty", "give it a value, or leave it out")
+    return value
+
+
+def names(text: str | None, option: str = "") -> tuple[str, ...]:
+    """Comma-separated column names; none if there is no text. Raises: QueryError WA-2006 for an empty part.
 
     >>> names("region, sensor")
     ('region', 'sensor')
     """
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    parts = () if text is None else tuple(name.strip() for name in text.split(","))
+    if not all(parts):
+        raise QueryError(Code.BAD_OPTION, f"{option} {text!r} has an empty part".lstrip(), "is a comma too many?")
+    return parts
 
 
 def key_columns(text: str | None) -> tuple[str | tuple[str, ...], ...]:
     """Key columns as `on` takes them; `a=b` if the inputs call a key by different names.
 
+    Raises: QueryError WA-2006 for an empty part.
+
     >>> key_columns("sensor, region=reg")
     ('sensor', ('region', 'reg'))
     """
-    parts = [tuple(name.strip() for name in key.split("=")) for key in names(text)]
+    parts = [tuple(name.strip() for name in key.split("=")) for key in names(text, "--on")]
+    if not all(name for part in parts for name in part):
+        raise QueryError(Code.BAD_OPTION, f"--on {text!r} has an empty part", "write LEFT=RIGHT")
     return tuple(part if len(part) > 1 else part[0] for part in parts)
 
 
@@ -125,8 +141,9 @@ def time_spec(text: str, option: str, longest: str | None = None, shortest: str 
     `granularity:D:t`, `granularity:nearest:D:t`, `polling:D:t`, `learned:CLOCK.json:t`, or
     `learned:uncalibrated:CLOCK.json:t`.
 
-    Raises: click's usage error for any other form; what `Histogram` raises for a file of templates (InputError WA-1008,
-    WA-1012; QueryError WA-2006 for several templates without a column), and `learned_spec` for a clock.
+    Raises: click's usage error for any other form; QueryError WA-2006 for an empty part; what `Histogram` raises for a
+    file of templates (InputError WA-1008, WA-1012; QueryError WA-2006 for several templates without a column), and
+    `learned_spec` for a clock.
 
     >>> time_spec("t", "--left-time"), time_spec("a,b", "--left-time", longest="2s").max_uncertainty_us
     (Point(t='t'), 2000000)
@@ -141,7 +158,7 @@ def time_spec(text: str, option: str, longest: str | None = None, shortest: str 
         return learned_spec(text, option)
     if text.startswith((GRANULARITY, POLLING)):
         return _reading(text, option)
-    columns = names(text)
+    columns = names(text, option)
     if len(columns) == 1:
         return Point(columns[0])
     if len(columns) != 2:
@@ -158,7 +175,7 @@ def _reading(text: str, option: str) -> TimeSpec:
     from whenabouts.core.times.spec_builders import from_granularity, from_polling
 
     kind, *rounding, duration, column = text.split(":") if text.count(":") > 1 else [text, "", ""]
-    columns = names(column)
+    columns = names(column, option) if column else ()
     if len(columns) == 1 and kind == "polling" and not rounding:
         return from_polling(columns[0], duration)
     if len(columns) == 1 and kind == "granularity" and len(rounding) < 2:
@@ -172,7 +189,7 @@ def _histogram(text: str, option: str) -> TimeSpec:
     from whenabouts.core.times.time_specs import Histogram
 
     path, _, columns = text.removeprefix(HISTOGRAM).rpartition(":")
-    named = names(columns)
+    named = names(columns, option) if columns else ()
     if not path or len(named) not in (1, 2):
         raise click.BadParameter(f"{text!r} is not 'hist:TEMPLATES.json:template_column,t_max'", param_hint=option)
     note_read(path)
@@ -185,7 +202,7 @@ def row_numbers(text: str, option: str) -> tuple[int, int]:
     >>> row_numbers("3,0", "--why")
     (3, 0)
     """
-    parts = names(text)
+    parts = names(text, option)
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
         raise click.BadParameter(f"{text!r} is not LEFT_ROW,RIGHT_ROW, two numbers from 0", param_hint=option)
     return int(parts[0]), int(parts[1])

@@ -139,7 +139,7 @@ def window_edge(text: str) -> Edge:
     from whenabouts.core.window_join.graph import edge_of
 
     pair, equals, window = text.partition("=")
-    streams = names(pair)
+    streams = names(pair, "--window")
     if not equals or len(streams) != 2:
         raise click.BadParameter(f"{text!r} is not A,B=D, A,B=LO..HI or either with @P", param_hint="--window")
     width, at, sure = window.partition("@")
