@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from click.testing import Result
 
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.clocks.clock_files import read_clock
+from whenabouts.core.clocks.learned_clock import LearnedClock
 
 Cli = Callable[..., Result]
 
@@ -47,6 +50,61 @@ def test_a_clock_is_learned_and_used(cli: Cli, tmp_path: Path) -> None:
     used = cli(f"{join.removeprefix('whenabouts ')} -o out.parquet")
     assert used.exit_code == 0, used.stderr
     assert 900 < pq.read_table(tmp_path / "out.parquet").num_rows < 1_300
+
+
+def test_the_printed_join_repeats_what_it_needs(cli: Cli, tmp_path: Path) -> None:
+    """Its key, the zone and the unit of its times; a shell reads paths and columns with spaces as they are."""
+    write(tmp_path, share=0.5)
+    (tmp_path / "l.csv").rename(tmp_path / "my left.csv")
+    learn = [*LEARN.split(), "--on", "k=v", "--unchecked", "--time-unit", "us", "-o", "my clock.json"]
+    done = cli(*[word.replace("l.csv", "my left.csv") for word in learn])
+    assert done.exit_code == 0, done.output
+    words = shlex.split(done.stdout.strip().splitlines()[-1])
+    assert words[:4] == ["whenabouts", "join", "my left.csv", "r.parquet"]
+    assert "learned:my clock.json:u" in words
+    assert words[-4:] == ["--on", "k=v", "--time-unit", "us"]
+    used = cli(*words[1:], "-o", "out.parquet")
+    assert used.exit_code == 0, used.stderr
+
+
+def test_the_clock_goes_to_stdout_and_what_is_told_to_stderr(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path, share=0.5)
+    done = cli(f"{LEARN} -o -")
+    assert done.exit_code == 0, done.stderr
+    assert LearnedClock.from_dict(json.loads(done.stdout)).found
+    assert "has a partner" in done.stderr
+    assert "--right-time learned:CLOCK.json:u" in done.stderr
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("-o no/clock.json", "there is no folder no"),
+        ("--html no/page.html", "there is no folder no"),
+        ("-o .", "is a folder"),
+        ("--html -", "stdout is reserved for the report"),
+        ("-o same --html same", "are the same file"),
+    ],
+)
+def test_targets_are_checked_before_the_work(cli: Cli, tmp_path: Path, option: str, told: str) -> None:
+    done = cli(f"{LEARN} {option}")  # the inputs would be missed next
+    assert done.exit_code == 2
+    assert "WA-2006" in done.stderr
+    assert told in done.stderr
+
+
+def test_a_report_is_told_before_it_cannot_be_written(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    write(tmp_path, share=0.5)
+    monkeypatch.setattr(Path, "write_text", full)
+    done = cli(f"{LEARN} -o clock.json")
+    assert (done.exit_code, "has a partner" in done.stdout) == (4, True)
+    assert "WA-3005: clock.json could not be written" in done.stderr
 
 
 def test_a_clock_without_a_delay_says_so(cli: Cli, tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ from whenabouts.cli.options import TIME_UNITS, key_columns
 @click.option("--unchecked", is_flag=True, help="Learn from columns that `profile` calls wrong, too.")
 @click.option("--time-zone", metavar="ZONE", help="Time zone of times without one (default: UTC).")
 @click.option("--time-unit", type=click.Choice(TIME_UNITS), help="Unit of integer times since 1970 (default: us).")
-@click.option("-o", "--output", metavar="CLOCK.json", help="Write the clock here, for `join` and others to use.")
+@click.option("-o", "--output", metavar="CLOCK.json",
+              help="Write the clock here, for `join` and others to use; - is stdout.")  # fmt: skip
 @click.option("--html", metavar="PAGE.html", help="Write the report as a page.")
 def learn_clock(
     *,
@@ -57,4 +58,5 @@ def learn_clock(
 
     times = asked["left_time"], asked["right_time"]
     tables = two_tables((left, right), times, ClockRules(time_zone, time_unit), (output, html))
-    tell(learn(*tables, on=None if on is None else key_columns(on), **asked), left, right, output, html)
+    repeated = {"--on": on, "--time-zone": time_zone, "--time-unit": time_unit}
+    tell(learn(*tables, on=None if on is None else key_columns(on), **asked), (left, right), (output, html), repeated)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +13,7 @@ from whenabouts.cli.failures import REJECTED_AND_STRICT
 from whenabouts.cli.given_files import check_not_read, input_path
 from whenabouts.cli.say import say, say_all
 from whenabouts.cli.two_sides import SIDES
+from whenabouts.core.errors import Code, QueryError
 
 if TYPE_CHECKING:
     from whenabouts.core.clocks.learned_clock import LearnedClock
@@ -23,14 +27,19 @@ def two_tables(
     written: tuple[str | None, str | None],
     kind: str | None = None,
 ) -> list[Any]:
-    """Both inputs as tables; `written` are the files of --output and --html, which must not be among them."""
+    """Both inputs as tables. `written` are --output and --html: files that are not inputs and can be written, and
+    --output also stdout. Raises: QueryError WA-2006 if they are not, what reading raises."""
     import pyarrow as pa
 
+    from whenabouts.cli.output_files import STDOUT, check_files
     from whenabouts.cli.tables import read_input
     from whenabouts.core.sources.files import find_files
 
-    found = [input_path(path, f"the {side} input") for path, side in zip(paths, SIDES, strict=True)]
     outputs = list(zip(written, ("--output", "--html"), strict=True))
+    if written[1] == STDOUT:
+        raise QueryError(Code.BAD_OPTION, "--html - is not possible", "stdout is reserved for the report: name a file")
+    check_files(outputs)
+    found = [input_path(path, f"the {side} input") for path, side in zip(paths, SIDES, strict=True)]
     check_not_read(outputs, (file for path in found for file in find_files(path)[0]))
     tables = []
     for side, path, time in zip(SIDES, found, times, strict=True):
@@ -42,15 +51,32 @@ def two_tables(
     return tables
 
 
-def tell(clock: LearnedClock, left: str, right: str, output: str | None, html: str | None) -> None:
-    """Write and print the report, then the join that uses the clock; exit with 1 if none was found."""
+def tell(
+    clock: LearnedClock,
+    paths: tuple[str, str],
+    written: tuple[str | None, str | None],
+    repeated: Mapping[str, str | None],
+) -> None:
+    """Print the report and write it, then print the join that uses the clock; exit with 1 if none was found.
+
+    `repeated`: options that the join takes as well, with their values. With `--output -` the clock is on stdout and
+    everything else on stderr. Raises: EngineError WA-3005 for failed writes.
+    """
+    from whenabouts.cli.output_files import STDOUT, told_if_not_written
     from whenabouts.core.clocks.clock_files import write_clock
 
-    if output is not None:
-        write_clock(clock, output)
+    output, html = written
+    aside = output == STDOUT
+    say(str(clock), err=aside)
+    if aside:
+        say(json.dumps(clock.to_dict(), indent=1, allow_nan=False))
+        output = None
+    elif output is not None:
+        with told_if_not_written(output):
+            write_clock(clock, output)
     if html is not None:
-        clock.to_html(html)
-    say(str(clock))
+        with told_if_not_written(html):
+            clock.to_html(html)
     if not clock.found:
         click.get_current_context().exit(REJECTED_AND_STRICT)
     if clock.calibration is not None and clock.calibration.verdict != "calibrated":
@@ -64,8 +90,10 @@ def tell(clock: LearnedClock, left: str, right: str, output: str | None, html: s
         say("note: joins refuse this clock (WA-2222), since its delay is not known well enough", err=True)
         return
     near = clock.condition(0.99)
-    say(
-        f"\nwhenabouts join {left} {right} --left-time {clock.left_time} "
-        f"--right-time learned:{output or 'CLOCK.json'}:{clock.right_time} "
-        f"--between {near.lo_us}us,{near.hi_us}us --confidence {near.confidence}"
-    )
+    words = ["whenabouts", "join", *paths]
+    words += ["--left-time", clock.left_time]
+    words += ["--right-time", f"learned:{output or 'CLOCK.json'}:{clock.right_time}"]
+    words += ["--between", f"{near.lo_us}us,{near.hi_us}us", "--confidence", str(near.confidence)]
+    for option, value in repeated.items():
+        words += [] if value is None else [option, value]
+    say(f"\n{shlex.join(words)}", err=aside)
