@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -138,3 +140,39 @@ def test_rows_that_come_piece_by_piece_are_all_written(
         assert file.read_text().splitlines() == ['"n"', *map(str, range(sum(sizes)))]
     else:
         assert file.read_text().splitlines() == [f'{{"n": {i}}}' for i in range(sum(sizes))]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_a_named_pipe_is_written_to_and_not_replaced(tmp_path: Path, kind: str) -> None:
+    pipe = tmp_path / f"p.{kind}"
+    os.mkfifo(pipe)
+    check_targets(str(pipe), None)
+    read = []
+    reader = Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_table(TABLE, str(pipe))
+    reader.join(60)
+    write_table(TABLE, str(tmp_path / f"f.{kind}"))
+    assert read == [(tmp_path / f"f.{kind}").read_bytes()]
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_followed(tmp_path: Path, there: bool) -> None:
+    (tmp_path / "to").mkdir()
+    link, target = tmp_path / "link.csv", tmp_path / "to" / "f.csv"
+    link.symlink_to(target)
+    if there:
+        target.write_text("old")
+    check_targets(str(link), None)
+    write_table(TABLE, str(link))
+    assert link.is_symlink()
+    assert target.read_text().startswith('"n"')
+    assert [path.name for path in target.parent.iterdir()] == ["f.csv"]
+
+
+def test_a_link_into_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to(tmp_path / "none" / "f.csv")
+    with pytest.raises(QueryError, match=r"there is no folder .*none"):
+        check_targets(str(tmp_path / "link.csv"), None)

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from whenabouts.cli.app import main
+from whenabouts.planner import Plan
 
 PLAN = """
 queries:
@@ -63,8 +64,20 @@ def test_wrong_input(file: Path) -> None:
     assert wrong.exit_code == 2
     assert "WA-2075" in wrong.output
     file.write_text(PLAN)
-    for option in ("-o", "--compare"):
-        assert CliRunner().invoke(main, ["plan", str(file), option, str(file.parent / "no" / "x.json")]).exit_code == 3
+    for option, code in (("-o", 2), ("--compare", 3)):
+        none = str(file.parent / "no" / "x.json")
+        assert CliRunner().invoke(main, ["plan", str(file), option, none]).exit_code == code
+
+
+def test_the_plan_goes_to_stdout_and_what_is_told_to_stderr(file: Path) -> None:
+    told = CliRunner().invoke(main, ["plan", str(file)])
+    run = CliRunner().invoke(main, ["plan", str(file), "-o", "-"])
+    assert run.exit_code == 0
+    assert Plan.from_json(run.stdout).choices
+    assert run.stderr == told.stdout
+    explained = CliRunner().invoke(main, ["plan", str(file), "--explain", "-o", "-"])
+    assert explained.stdout == run.stdout
+    assert "one lazy extent over stream" in explained.stderr
 
 
 def test_a_plan_that_cannot_be_written_leaves_the_one_before(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +98,7 @@ def test_a_plan_that_cannot_be_written_leaves_the_one_before(file: Path, monkeyp
     monkeypatch.setattr(Path, "write_text", lambda path, text, **_: full(path, "wb"))
     run = CliRunner().invoke(main, ["plan", str(file), "-o", str(out)])
     monkeypatch.undo()
-    assert run.exit_code == 3
+    assert run.exit_code == 4
     assert "No space left on device" in run.output
     assert out.read_text() == before
     assert sorted(path.name for path in file.parent.iterdir()) == ["plan.json", "queries.yaml"]

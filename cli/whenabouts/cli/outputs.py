@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from whenabouts.cli.output_files import STDOUT, check_files, output_file
 from whenabouts.cli.say import printable
 from whenabouts.core.arrays.ticks import as_ticks
 from whenabouts.core.arrays.value_texts import in_calendar, iso_texts, json_lines, texts
-from whenabouts.core.errors import Code, EngineError, InputError, QueryError
-from whenabouts.core.sources.found_files import same_file
-from whenabouts.core.sources.whole_files import whole_file
+from whenabouts.core.errors import Code, InputError, QueryError
 
-STDOUT = "-"
 PICTURES = (".png", ".svg", ".pdf")
 _PARQUET_ROWS_AT_ONCE = 1 << 20
 _CSV_ROWS_AT_ONCE = 500_000
@@ -29,20 +26,12 @@ _DAYS, _DAY_MS = 2**31, 86_400_000
 
 def check_targets(output: str | None, rejects: str | None) -> None:
     """Refuse targets with an unknown extension or folder, or that are not writable (QueryError WA-2006)."""
-    for target in (output, rejects):
-        if target is not None and "\0" in target:
-            raise QueryError(Code.BAD_OPTION, f"{target!r} is not a path", "paths have no NUL characters")
     if rejects == STDOUT:
         raise QueryError(
             Code.BAD_OPTION, "--rejects - is not possible", "stdout is reserved for the result: name a file"
         )
-    if output is not None and rejects is not None and same_file(Path(output), Path(rejects)):
-        raise QueryError(
-            Code.BAD_OPTION, f"--output {output} and --rejects {rejects} are the same file", "name two files"
-        )
-    for target, option in ((output, "--output"), (rejects, "--rejects")):
-        if target is not None and target != STDOUT:
-            _check_target(target, option)
+    targets = (output, "--output"), (rejects, "--rejects")
+    check_files(targets, _WRITERS, "use .parquet, .csv, .jsonl or -")
 
 
 def check_picture(target: str | None, *, with_why: bool) -> None:
@@ -51,21 +40,9 @@ def check_picture(target: str | None, *, with_why: bool) -> None:
         return
     if not with_why:
         raise QueryError(Code.BAD_OPTION, "--picture is of two rows", "say which ones: --why LEFT_ROW,RIGHT_ROW")
-    _check_target(target, "--picture", PICTURES, "use .png, .svg or .pdf")
-
-
-def _check_target(
-    target: str, option: str, known: Collection[str] | None = None, hint: str = "use .parquet, .csv, .jsonl or -"
-) -> None:
-    path = Path(target)
-    if path.suffix.lower() not in (_WRITERS if known is None else known):
-        raise QueryError(Code.BAD_OPTION, f"{option} {target}: unknown extension", hint)
-    if path.is_dir():
-        raise QueryError(Code.BAD_OPTION, f"{option} {target} is a folder", "give the name of a file")
-    if not path.parent.is_dir():
-        raise QueryError(Code.BAD_OPTION, f"{option} {target}: there is no folder {path.parent}", "create it first")
-    if not os.access(path.parent, os.W_OK):
-        raise QueryError(Code.BAD_OPTION, f"{option} {target}: the folder is not writable", "write elsewhere")
+    if target == STDOUT:
+        raise QueryError(Code.BAD_OPTION, "--picture - is not possible", "name a file")
+    check_files([(target, "--picture")], PICTURES, "use .png, .svg or .pdf")
 
 
 def check_columns(schema: pa.Schema, target: str | None, option: str) -> None:
@@ -104,7 +81,7 @@ def write_table(table: pa.Table, target: str) -> None:
 
 
 def write_batches(schema: pa.Schema, batches: Iterator[pa.RecordBatch], target: str) -> None:
-    """Write batches one by one. A file appears under its name only when it is complete. For text see `value_texts`.
+    """Write batches one by one, as `output_file` does. For text see `value_texts`.
 
     Memory: about a million rows. Raises: EngineError WA-3005 for failed writes, InputError WA-1067 for a time that
     Parquet cannot represent.
@@ -113,12 +90,8 @@ def write_batches(schema: pa.Schema, batches: Iterator[pa.RecordBatch], target: 
         stdout: Any = _Terminal() if sys.stdout.isatty() else sys.stdout.buffer
         _write_csv(schema, batches, stdout)
         return
-    path = Path(target)
-    try:
-        with whole_file(path) as file:
-            _WRITERS[path.suffix.lower()](schema, batches, file)
-    except (OSError, pa.ArrowException) as error:
-        raise EngineError(Code.ENGINE_FAILED, f"{target} could not be written: {error}", "is the disk full?") from error
+    with output_file(target) as file:
+        _WRITERS[Path(target).suffix.lower()](schema, batches, file)
 
 
 class _Terminal(io.RawIOBase):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from whenabouts.cli.inputs import Input
+from whenabouts.cli.output_files import output_file
 from whenabouts.core import chance_matches, why_not
 from whenabouts.core.arrays.value_texts import json_lines
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.explain.pair_answer import PairAnswer, malformed
 from whenabouts.core.local import watermarks
-from whenabouts.core.sources.whole_files import whole_file
 from whenabouts.core.timing_join.query import TimingJoin
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def why_lines(
     pair = [_row(source, number) for source, number in zip(inputs, rows, strict=True)]
     answer = _answer(query, inputs, pair, stream)
     if picture is not None:
-        with whole_file(Path(picture)) as file:
+        with output_file(picture) as file:
             answer.plot().savefig(file, format=Path(picture).suffix[1:].lower())
     return [*map(str, pair), str(answer)]
 

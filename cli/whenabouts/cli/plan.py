@@ -11,13 +11,12 @@ from whenabouts.cli.given_files import check_not_read, input_path, plan_extensio
 from whenabouts.cli.named_options import stream_paths
 from whenabouts.cli.say import printable, say, warnings_as_notes
 from whenabouts.core.errors import Code, InputError
-from whenabouts.core.sources.whole_files import whole_file
 
 
 @click.command()
 @click.argument("queries")
 @click.option("--explain", is_flag=True, help="Print every query's choices, costs, statistics and expected state.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan as JSON.")
+@click.option("-o", "--output", metavar="PATH", help="Write the plan as JSON; - is stdout.")
 @click.option("--compare", type=click.Path(path_type=Path), help="Print where an exported plan differs.")
 @click.option(
     "--keep",
@@ -35,7 +34,7 @@ from whenabouts.core.sources.whole_files import whole_file
 def plan(
     queries: str,
     explain: bool,
-    output: Path | None,
+    output: str | None,
     compare: Path | None,
     keep: Path | None,
     inputs: tuple[str, ...],
@@ -49,6 +48,7 @@ def plan(
     a .sql file: queries with a semicolon between them, each with a name if a comment says `-- name: NAME` before it.
     Without costs in the file, those of `whenabouts calibrate` are used.
     """
+    from whenabouts.cli.output_files import STDOUT, check_files, output_file
     from whenabouts.cli.plan_streams import streams_of
     from whenabouts.core.sources.files import find_files
     from whenabouts.planner import Plan, read_plan_file
@@ -57,30 +57,31 @@ def plan(
     path = input_path(queries, "plan file", plan_extension)
     paths = stream_paths(inputs, streams)
     files = (file for each in paths.values() for file in find_files(each)[0])
-    check_not_read([(None if output is None else str(output), "--output")], (Path(path), *files))
+    check_files([(output, "--output")])
+    check_not_read([(output, "--output")], (Path(path), *files))
     stored = stored_calibration()
     with warnings_as_notes():
         registry = read_plan_file(path, stored, streams_of(paths, arguments))
         decided = registry.plan() if keep is None else registry.adopt(_read(keep))
+    aside = output == STDOUT
     if explain:
-        say(decided.explain())
+        say(decided.explain(), err=aside)
         if decided.queries and stored is not None and not decided.fitted:
-            say(f"costs of coalescing: measured on {stored.machine}, but for those that the file gives")
+            say(f"costs of coalescing: measured on {stored.machine}, but for those that the file gives", err=aside)
     else:
         for name, scheme in decided.choices.items():
-            say(f"{printable(name, kept='')}\t{scheme}")
+            say(f"{printable(name, kept='')}\t{scheme}", err=aside)
     if compare is not None:
         before = Plan.from_json(_read(compare))
         if before.release != decided.release:
             say(f"the exported plan is from release {before.release or 'unknown'}, this is {decided.release}", err=True)
         for name, (then, now) in before.diff(decided).items():
             say(f"{name}: {then or 'not planned'} before, {now or 'not planned'} now", err=True)
-    if output is not None:
-        try:
-            with whole_file(output) as file:
-                file.write(decided.to_json().encode())
-        except OSError as error:
-            raise InputError(Code.UNREADABLE_FILE, str(error), "choose a file that can be written") from error
+    if aside:
+        say(decided.to_json())
+    elif output is not None:
+        with output_file(output) as file:
+            file.write(decided.to_json().encode())
 
 
 def _read(path: Path) -> str:
