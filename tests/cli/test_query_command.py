@@ -120,3 +120,12 @@ def test_two_inputs_of_one_name_are_refused(cli: Cli, streams: Path) -> None:
     done = cli("query", JOIN, "--input", "seismic=a.csv", "--input", "seismic=b.csv")
     assert done.exit_code == 2
     assert "two inputs are called 'seismic'" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["", "--streaming"])
+def test_what_a_query_warns_of_is_a_note(cli: Cli, streams: Path, how: str, recwarn: pytest.WarningsRecorder) -> None:
+    text = "SELECT k, v, VALID(s) FROM s [ROWS 2] COALESCE ON v GROUP BY k"
+    done = cli("query", text, "--input", "s=b.csv", "-o", "-", *how.split())
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("note: WA-2081: rows=2 counts the rows of all groups") == (1 if how else 0)
+    assert not [warning for warning in recwarn if "WA-2081" in str(warning.message)]
