@@ -410,6 +410,32 @@ def test_clocks_that_wander_are_refused(bend: Callable[[IntArray], Any], knot: b
     assert ("a step or kink at 2023" in clock.sentence) == bool(knot)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("rows", "width", "share"), [(300, 1, 1.0), (2_000, 1_000, 1.0), (2_000, 2, 0.5)])
+def test_clocks_that_are_apart_by_a_constant_or_almost_are_known(
+    seed: int, rows: int, width: int, share: float
+) -> None:
+    """Of 300 rows a float's last bits were called a clock that wanders; errors of shares were in the thousands."""
+    rng = np.random.default_rng(seed)
+    left = poisson(rng, rows)
+    partners = left[rng.random(rows) < share]
+    right = partners + 5_000_000 + rng.integers(0, width, len(partners))
+    right = np.sort(np.concatenate([right, poisson(rng, rows - len(right))]))
+    clock = learned(left, right, max_offset="1 min")
+    assert (clock.found, clock.offset_us) == (True, pytest.approx(5_000_000 + width / 2, abs=0.1 * width + 1))
+    assert clock.evidence is not None
+    assert clock.evidence.share_error == pytest.approx((share / rows) ** 0.5, rel=0.1)
+    assert abs(clock.evidence.share - share) < 4 * clock.evidence.share_error
+    assert clock.evidence.share <= 1
+
+
+def test_a_constant_between_many_whole_seconds_is_found() -> None:
+    left = whole_seconds(np.random.default_rng(0), 20_000)
+    clock = learned(left, left + 5_000_000, max_offset="1 min")
+    assert clock.evidence is not None
+    assert (clock.offset_us, clock.evidence.share) == (pytest.approx(5_000_000, abs=500_000), 1)
+
+
 @pytest.mark.slow
 def test_two_offsets_that_are_as_good_are_ambiguous() -> None:
     rng = np.random.default_rng(22)
@@ -448,6 +474,17 @@ def test_what_cannot_be_known_is_refused() -> None:
     drifting = left + 9_000_000 + np.floor((left - DAY / 2) * 1e-4).astype(np.int64)
     assert refusal(left, drifting, max_drift="50 ppm") == "at_bound"
     assert refusal(left, np.sort(left[::2] + 599_999_999), max_offset="10 min") == "at_bound"
+
+
+def test_the_refusal_of_too_many_cells_says_what_makes_them_fewer() -> None:
+    left = poisson(np.random.default_rng(0), 1_000)
+    right = left + 300_000
+    refused = learned(left, right, max_offset="1 s")
+    assert refused.reason == "no_resolution"
+    assert "Cells of 1.111 ms" in refused.sentence
+    assert "are more than 4,194,304 (max_cells): narrow max_drift, or widen max_offset" in refused.sentence
+    assert learned(left, right, max_offset="1 min").found
+    assert learned(left, right, max_offset="1 s", max_drift="1 ppm").found
 
 
 @pytest.mark.slow

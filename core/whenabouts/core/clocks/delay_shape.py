@@ -220,7 +220,7 @@ def _solved(near: _Near, jitter_us: float, support: slice) -> _Solved:
         edges=np.linspace(support.start, support.stop, len(causes) * FINE + 1) * cell - half,
         masses=masses,
         pairs=pairs,
-        share=pairs / max(rows, 1),
+        share=min(pairs / max(rows, 1), 1.0),
         share_error=_share_error(counts, design, weights) / max(rows, 1),
         chance=max(float(middle.mean()), 0.0) / cell,
         effective=pairs**2 / max(pairs + chance_in_support, 1e-300),
@@ -307,11 +307,14 @@ def _share_error(counts: FloatArray, design: FloatArray, weights: FloatArray) ->
     shape = design[:, :-1] @ weights[:-1]
     pairs = float(weights[:-1].sum())
     both = np.stack([shape / max(pairs, 1e-300), design[:, -1]], axis=1)
+    if weights[-1] * CELLS < 1:  # less than a pair by chance: at the bound of zero, and as good as known
+        both = both[:, :1]
     expected = np.maximum(design @ weights, 1e-300)
     whole = counts.sum(axis=0)
-    bread = (both * (whole / expected**2)[:, None]).T @ both
+    score = both / expected[:, None]
+    bread = (score * whole[:, None]).T @ score
     by_stretch = counts.sum(axis=1, keepdims=True) / max(float(whole.sum()), 1.0)
-    pull = ((counts - expected * by_stretch) / expected) @ both
+    pull = (counts - expected * by_stretch) @ score
     free = (whole / expected).sum()
     inverse = np.linalg.pinv(bread)
     found = inverse @ (pull.T @ pull) @ inverse

@@ -19,7 +19,7 @@ from whenabouts.core.clocks.learned_clock import LearnedClock, ahead
 from whenabouts.core.clocks.learned_clocks import LearnedClocks
 from whenabouts.core.clocks.line_checks import Aliases, aliases, wander
 from whenabouts.core.clocks.line_fit import FittedLine, fit
-from whenabouts.core.clocks.line_search import FoundLine, plan_levels, search
+from whenabouts.core.clocks.line_search import FoundLine, coarsest_cell, plan_levels, search
 from whenabouts.core.clocks.pair_images import Streams
 from whenabouts.core.clocks.profile.profile import profile
 from whenabouts.core.clocks.unpaired_streams import Sides, by_key, copied, dithered_sides, named, unfit
@@ -177,18 +177,19 @@ def _of_pairs(pairs: Streams, tick: int | None, asked: Asked, columns: tuple[str
 
 def _learned(sides: Sides, pairs: Streams, asked: Asked, base: dict[str, Any]) -> LearnedClock:
     levels = plan_levels(sides.span_us, asked.max_offset_us, asked.max_drift, max(sides.ticks_us), asked.max_cells)
-    widest = max(asked.max_offset_us // 900, 4 * max(sides.ticks_us), 1)
-    least = VISIBLE * math.sqrt((levels[-1].cell_us if levels else widest) / sides.span_us)
+    finest = levels[-1].cell_us if levels else coarsest_cell(asked.max_offset_us, max(sides.ticks_us))
+    least = VISIBLE * math.sqrt(finest / sides.span_us)
     if not levels or least > 1:
         why = (
-            "take more cells than max_cells"
-            if not levels
-            else "hold too many pairs by chance for any share of partners"
+            "hold too many pairs by chance for any share of partners: narrow max_offset or max_drift"
+            if levels
+            else f"are more than {asked.max_cells:,} (max_cells): narrow max_drift, or widen max_offset, and the cells "
+            "with it"
         )
         sentence = (
-            f"Cells of {format_duration(widest)}, over {format_duration(sides.span_us)}, {why}: narrow max_offset or "
-            f"max_drift (granularities: {format_duration(sides.ticks_us[0])} left, "
-            f"{format_duration(sides.ticks_us[1])} right; tick= if they are not)."
+            f"Cells of {format_duration(finest)}, over {format_duration(sides.span_us)}, {why} (granularities: "
+            f"{format_duration(sides.ticks_us[0])} left, {format_duration(sides.ticks_us[1])} right; tick= if they are "
+            "not)."
         )
         return LearnedClock(reason="no_resolution", sentence=sentence, **base)
     line = search(sides.streams, levels, asked.alpha)

@@ -34,6 +34,9 @@ UNEVEN = 3.0
 UNEVEN_BELOW = 1e-6
 """A line is not straight if chi-square is thrice its degrees of freedom, with a p-value below this."""
 
+FINEST_US = 1.0
+"""Times are whole microseconds: what is less is no deviation of a clock."""
+
 KNOT_ROWS = 4
 
 
@@ -52,7 +55,8 @@ class Aliases:
 @dataclass(frozen=True, slots=True)
 class Wander:
     """How a clock leaves its line. `deviation_us`: standard deviation of the means of 64 stretches beyond chance, 0 if
-    chance explains them; `knot`: the part of the span at which one step or kink explains them, otherwise None."""
+    chance explains them or they are less than a microsecond; `knot`: the part of the span at which one step or kink
+    explains them, otherwise None."""
 
     deviation_us: float
     knot: float | None
@@ -169,13 +173,15 @@ def wander(streams: Streams, span_us: int, line: FittedLine) -> Wander:
     if not _uneven(*_misfit(straight, mean, variance)):
         return Wander(0.0, None)
     excess = float(np.average(mean**2 - variance, weights=1 / variance))
+    if excess < FINEST_US**2:
+        return Wander(0.0, None)
     knots = []
     for place in (at[KNOT_ROWS - 1 : -KNOT_ROWS] + at[KNOT_ROWS : 1 - KNOT_ROWS]) / 2:
         step, kink = (at > place).astype(float), np.maximum(at - place, 0.0)
         for bend in (step, kink):
             knots.append((*_misfit(np.column_stack([straight, bend]), mean, variance), float(place)))
     best = min(knots)
-    return Wander(math.sqrt(max(excess, 0.0)), None if _uneven(*best[:2]) else best[2])
+    return Wander(math.sqrt(excess), None if _uneven(*best[:2]) else best[2])
 
 
 def _misfit(design: FloatArray, mean: FloatArray, variance: FloatArray) -> tuple[float, int]:

@@ -56,6 +56,11 @@ class FoundLine:
         return self.fap < alpha and self.fap_without_best < NOT_DOMINATED
 
 
+def coarsest_cell(max_offset_us: int, tick_us: int) -> int:
+    """The width of the widest cells, in microseconds."""
+    return max(max_offset_us // CELLS_OF_RANGE, 4 * tick_us, 1)
+
+
 def plan_levels(span_us: int, max_offset_us: int, max_drift: float, tick_us: int, max_cells: int) -> list[Level]:
     """The levels within the budget, the coarsest first; none if even that is too large.
 
@@ -63,7 +68,7 @@ def plan_levels(span_us: int, max_offset_us: int, max_drift: float, tick_us: int
     [4000000, 1000000, 250000]
     """
     levels: list[Level] = []
-    cell = max(max_offset_us // CELLS_OF_RANGE, 4 * tick_us, 1)
+    cell = coarsest_cell(max_offset_us, tick_us)
     while True:
         segments = 1 << (max(LEAST_SEGMENTS, math.ceil(max_drift * span_us / cell)) - 1).bit_length()
         cells = max(-(-(span_us // cell + 1) // segments), 1)
