@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -67,18 +66,14 @@ def coalesce(*, path: str, common: CommonOptions, **arguments: Any) -> None:
     """
     with warnings_as_notes():
         query = _query(common, arguments)
-        query.warn_of_one_bucket(common.stream)
     from whenabouts.cli.run import FileRun
-    from whenabouts.core import SingleBucketWarning
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SingleBucketWarning)  # a note has said so
-        run = FileRun(query, [input_path(path)], (query.point,), common, result="coalesced tuples")
-        run.prepare()
-        if common.explain:
-            run.explain()
-        else:
-            run.execute()
+    run = FileRun(query, [input_path(path)], (query.point,), common, result="coalesced tuples")
+    run.prepare()
+    if common.explain:
+        run.explain()
+    else:
+        run.execute()
 
 
 def _query(common: CommonOptions, arguments: dict[str, Any]) -> Coalesce:

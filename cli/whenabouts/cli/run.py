@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import click
 
 from whenabouts.cli.engines import reads_parquet, run_on
+from whenabouts.cli.explained_query import query_lines
 from whenabouts.cli.failures import REJECTED_AND_STRICT
 from whenabouts.cli.given_files import check_not_read
 from whenabouts.cli.inputs import Input
@@ -22,12 +23,12 @@ from whenabouts.cli.outputs import check_columns, check_targets, write_batches
 from whenabouts.cli.progress import progress
 from whenabouts.cli.reject_tables import RejectTables, counted_by_reason
 from whenabouts.cli.result_table import print_first_rows
-from whenabouts.cli.say import say_all
+from whenabouts.cli.say import say_all, warnings_as_notes
 from whenabouts.cli.tables import read_input
 from whenabouts.core import metrics
 from whenabouts.core.costs.choices import Choice, Choosing, Workload, decided
 from whenabouts.core.costs.prices import SchemePrices
-from whenabouts.core.errors import Code, DigitsCutWarning, DoubtfulTimesWarning, EngineError
+from whenabouts.core.errors import Code, DigitsCutWarning, DoubtfulTimesWarning, EngineError, SingleBucketWarning
 from whenabouts.core.hosting.file_runs import OutcomeBatches
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.runtime.rejects import rejects_schema
@@ -71,7 +72,7 @@ class FileRun(Generic[_Q]):
         say_all(notes, "note: ")
         if self._common.stream:
             self._choices, self.query = _decided(self.query)
-        with progress(self._common.progress):  # the operator's kernels may have to be compiled
+        with progress(self._common.progress), warnings_as_notes():  # the operator's kernels may have to be compiled
             operator = self.query.operator([source.schema for source in self.inputs], streaming=self._common.stream)
         check_columns(operator.output_schema, self._common.output, "--output")
         rejects = rejects_schema([source.raw_schema for source in self.inputs])
@@ -82,8 +83,7 @@ class FileRun(Generic[_Q]):
         common, query = self._common, self.query
         lines = [f"engine {common.engine}, {'as a stream' if common.stream else 'as a batch'}"]
         lines += [f"{source.name}: {source.rows_in:,} rows, files: {len(source.tables)}" for source in self.inputs]
-        fields = ((name, getattr(query, name)) for name in getattr(query, "__dataclass_fields__", ()))
-        lines += [f"{name}: {value}" for name, value in fields if value is not None]
+        lines += query_lines(query)
         lines += [f"chosen: {choice}" for choice in self._choices]
         say_all([*lines, *more, "not run (--explain)"])
 
@@ -96,6 +96,7 @@ class FileRun(Generic[_Q]):
             started = perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DigitsCutWarning)  # a note has said so
+                warnings.simplefilter("ignore", SingleBucketWarning)  # likewise of a stream; a batch is one step
                 warnings.simplefilter(
                     "ignore", DoubtfulTimesWarning
                 )  # refused when files are read, unless a unit is given

@@ -178,5 +178,7 @@ def _explained(query: WindowJoin, inputs: tuple[Input, ...]) -> list[str]:
     lines += [f"{name}: {rate:.6g} rows a second and key" for name, rate in rates.items()]
     if rates:
         found = alternatives(query, graph, list(rates.values()), streaming=bool(query.rates))
-        lines += [f"{c.strategy} {c.conservative}: {c.cost:,.0f} ns a second and key" for c in found]
+        for each in found:
+            last = "" if query.rates or each.strategy == "forward" else f", {graph.streams[each.base]} taken last"
+            lines.append(f"{each.strategy} {each.conservative}{last}: {each.cost:,.0f} ns a second and key")
     return lines
