@@ -213,6 +213,24 @@ def test_a_wrong_unit_is_found_and_the_times_are_read_right(per_second: float, k
     assert "No specification" in str(found)
 
 
+@pytest.mark.parametrize("per_second", [[1e6, 1e3], [1e6, 1], [1e3, 1, 1e6], [1, 1e3, 1, 1e9]])
+def test_units_of_which_none_has_most_rows_are_found(per_second: list[float]) -> None:
+    us = poisson(0)
+    numbers = [int(time * each // 1e6) for time, each in zip(us.tolist(), per_second * N, strict=False)]
+    found = profile(pa.table({"t": pa.array(numbers, pa.int64())}), "t")
+    mixed = [each for each in found.wrong if each.kind == "mixed units"]
+    assert sum(each.share for each in mixed) == pytest.approx(1 - found.whole.rows / N)
+    assert len(mixed) == len(set(per_second)) - 1
+    assert found.span_us[0] > NOW - SECOND
+    with pytest.raises(InputError, match="WA-1081"):
+        found.spec()
+
+
+def test_times_of_other_years_are_of_no_other_unit() -> None:
+    """Ten days from 1970 on in microseconds; an hour of them looks like seconds."""
+    assert "mixed units" not in kinds({"t": np.arange(N) * (10 * DAY // N)})
+
+
 def test_single_precision_is_reported_with_its_tick() -> None:
     found = profile(pa.table({"t": (poisson(0) / 1e6).astype(np.float32)}), "t")
     assert (found.whole.tick_us, "128 s" in str(found)) == (128 * SECOND, True)

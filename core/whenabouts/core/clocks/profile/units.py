@@ -226,7 +226,8 @@ def verdict(raw: RawTimes, counts: Mapping[str, int], rows: int, name: str) -> V
     findings: list[Finding] = []
     numbers = raw.numbers
     certain = (numbers != 0) & (numbers != -1)
-    median = float(np.median(numbers[certain] if certain.any() else numbers))
+    # One of the numbers: between two units it would be of neither.
+    median = float(np.quantile(numbers[certain] if certain.any() else numbers, 0.5, method="higher"))
     unit = next((each for each, (low, high) in YEARS.items() if low <= median <= high), None)
     declared = raw.unit
     tick_us = 0.0
@@ -241,7 +242,7 @@ def verdict(raw: RawTimes, counts: Mapping[str, int], rows: int, name: str) -> V
             )
         )  # fmt: skip
     found = Verdict(declared, unit, median, tick_us, (), (), tuple(findings))
-    if 2 * counts[found.read_as] > rows:
+    if 2 * sum(counts.values()) > rows:  # else they are times of other years
         found = replace(found, others=tuple(each for each in YEARS if each != found.read_as and counts[each] >= _MIXED))
     us, kept, _ = found.read(numbers)
     return replace(found, sentinels=_sentinels(numbers, us, kept, 1e6 / _PER_SECOND[found.read_as]))
