@@ -12,6 +12,7 @@ from typing import IO, Any
 import click
 
 from whenabouts.cli.say import say
+from whenabouts.cli.spelled_hints import spelled
 from whenabouts.core.errors import Code, EngineError, WhenaboutsError
 from whenabouts.core.hosting.engine_output import TRACEBACK
 
@@ -29,7 +30,7 @@ class CodedFailure(click.ClickException):
     """A coded error as the user sees it: one line on stderr, and the exit code of its kind."""
 
     def __init__(self, error: WhenaboutsError) -> None:
-        super().__init__(" ".join(str(error).split()))
+        super().__init__(spelled(" ".join(str(error).split())))
         self._kind = error.code.value[3]
 
     @property

@@ -10,6 +10,8 @@ from typing import IO, Any
 
 import click
 
+from whenabouts.cli.spelled_hints import spelled
+
 _COMMANDS = re.compile(
     r"[\x00-\x1f\x7f-\x9f"  # control characters
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # change the direction of writing
@@ -44,7 +46,7 @@ def warnings_as_notes() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    say_all([str(warning.message) for warning in caught], "note: ")
+    say_all([spelled(str(warning.message)) for warning in caught], "note: ")
 
 
 def _escaped(character: str) -> str:

@@ -1,0 +1,51 @@
+"""Hints in the words of the command line: the core writes them for callers of Python."""
+
+from __future__ import annotations
+
+import click
+
+_OPTIONS = (
+    ("give a condition with confidence=...", "give --confidence P"),
+    ("give confidence=...", "give --confidence P"),
+    ("only Point needs none", "exact times need none"),
+    ("or possibly(...) for any above 0", "or --possibly for any above 0"),
+    ("add since= to deadline(...), or use between(lo, hi)", "add --since D, or use --between LO,HI"),
+    ("add until= to delay(...), or use between(lo, hi)", "add --until D, or use --between LO,HI"),
+    ("give within(..., confidence=...); confidence=1 asks", "write --window A,B=D@P; @1 asks"),
+    ("give tolerance=...", "give --tolerance D"),
+    ("best='left'", "--best left"),
+    ("(best=, how='left_semi')", "(--best, --how left_semi)"),
+    ("how='inner' or 'left_outer'", "--how inner or left_outer"),
+    ("probability=False", "--no-probability"),
+    ("per_group=True", "--per-group"),
+    ("unchecked=True", "--unchecked"),
+    (", or give a function that takes two tables (the previous rows and the current rows) and returns a boolean array",
+     ""),
+    ("pip install 'whenabouts[sql]', or give a function", "pip install 'whenabouts[sql]'"),
+)  # fmt: skip
+"""Python, and the options that say the same."""
+
+_TEXTS = (
+    ("give confidence=...", "write WITH THRESHOLD P"),
+    ("only Point needs none", "exact times need none"),
+    ("add since= to deadline(...), or use between(lo, hi)", "write WINDOW(A, B) BETWEEN LO AND HI"),
+    ("add until= to delay(...), or use between(lo, hi)", "write WINDOW(A, B) BETWEEN LO AND HI"),
+    ("give within(..., confidence=...); confidence=1 asks", "write WITH THRESHOLD P after the window; 1 asks"),
+    ("give tolerance=...", "write TOLERANCE D"),
+    ("per_group=True distributes", "[PARTITION BY GROUP ROWS N] distributes"),
+    (", or leave it out of the output: probability=False", ""),
+)
+"""Python, and how a query as text says it."""
+
+
+def spelled(message: str) -> str:
+    """The message of an error or a warning, as the running command would have it written.
+
+    >>> spelled("add since= to deadline(...), or use between(lo, hi)")
+    'add --since D, or use --between LO,HI'
+    """
+    context = click.get_current_context(silent=True)
+    command = None if context is None else context.invoked_subcommand or context.info_name
+    for python, words in _TEXTS if command == "query" else _OPTIONS:
+        message = message.replace(python, words)
+    return message
