@@ -239,3 +239,32 @@ def test_stdout_that_is_an_input_is_refused() -> None:
     assert done.returncode == 2
     assert "is the input a.csv" in done.stderr
     assert Path("a.csv").read_text() == ROWS
+
+
+@pytest.mark.parametrize(
+    ("words", "content"),
+    [
+        ("coalesce - --time t --values v", "t,v\n1.5,2\n"),
+        ("coalesce - --time t --values v", ""),
+        ("coalesce - --time t --values v", '{"t": 1}\nx'),
+        ("plan -", "queries: {{"),
+        ("plan -", b"queries: \xff"),
+        ("query @-", b"SELECT \xff"),
+    ],
+)
+def test_errors_call_stdin_stdin(words: str, content: str | bytes) -> None:
+    told = run(words, content)
+    assert told.exit_code in (2, 3)
+    assert "stdin" in told.stderr
+    assert "/tmp" not in told.stderr
+    assert "codec" not in told.stderr
+
+
+def test_a_file_that_is_not_utf8_is_told_of_in_plain_words() -> None:
+    Path("bad.yaml").write_bytes(b"queries: \xff")
+    Path("good.yaml").write_text("queries: []")
+    for words in ("plan bad.yaml", "plan good.yaml --compare bad.yaml", "plan good.yaml --keep bad.yaml",
+                  "query @bad.yaml"):  # fmt: skip
+        told = run(words)
+        assert told.exit_code == 3, told.output
+        assert "WA-1008: bad.yaml: it is not UTF-8, at byte 9 (hint: give a " in told.stderr

@@ -51,7 +51,13 @@ def test_several_templates_need_a_column(cli: Cli, templates: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "code"), [("{", "WA-1008"), ("[]", "WA-1012"), ('{"a": [[0, 1, 0.5]]}', "WA-1012")]
+    ("content", "code"),
+    [
+        ("{", "WA-1008"),
+        ("[]", "WA-1012"),
+        ('{"a": [[0, 1, 0.5]]}', "WA-1012"),
+        ('{"a": [["0us", "5 parsecs", 1]]}', "WA-1012"),
+    ],
 )
 def test_a_file_that_holds_no_templates_is_bad_input(cli: Cli, tmp_path: Path, content: str, code: str) -> None:
     (tmp_path / "l.csv").write_text("t\n5\n")

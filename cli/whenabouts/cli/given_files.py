@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.cli.spelled_hints import STDIN_FILE
+from whenabouts.core.errors import Code, InputError, QueryError
 
 STDIN = "-"
 _TAKEN, _READ = "whenabouts.stdin", "whenabouts.read"
@@ -39,7 +40,20 @@ def input_path(path: str, what: str = "input", extension: Callable[[Path], str] 
     with file.open("wb") as written:
         copyfileobj(sys.stdin.buffer, written)
     found = _extension(file) if extension is None else extension(file)
-    return str(file.rename(folder / f"stdin{found}"))
+    path = str(file.rename(folder / f"stdin{found}"))
+    click.get_current_context().meta[STDIN_FILE] = path
+    return path
+
+
+def text_of(path: str | Path, hint: str) -> str:
+    """The text of a file. Raises: InputError WA-1008, with the hint, if it cannot be read or is not UTF-8."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        problem = f"it is not UTF-8, at byte {error.start}"
+    except OSError as error:
+        problem = f"it cannot be read: {error.strerror or error}"
+    raise InputError(Code.UNREADABLE_FILE, f"{path}: {problem}", hint)
 
 
 def take_stdin(what: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.errors import Code, InputError, QueryError
 
 if TYPE_CHECKING:
     from whenabouts.core.times.lateness import Lateness
@@ -193,7 +193,12 @@ def _histogram(text: str, option: str) -> TimeSpec:
     if not path or len(named) not in (1, 2):
         raise click.BadParameter(f"{text!r} is not 'hist:TEMPLATES.json:template_column,t_max'", param_hint=option)
     note_read(path)
-    return Histogram(named[-1], template=named[0] if len(named) == 2 else None, templates=path)
+    try:
+        return Histogram(named[-1], template=named[0] if len(named) == 2 else None, templates=path)
+    except QueryError as error:
+        if error.code == Code.BAD_OPTION:  # of the option, not of the file
+            raise
+        raise InputError(Code.BAD_TEMPLATE, f"{path}: {error.problem}", error.hint) from error
 
 
 def row_numbers(text: str, option: str) -> tuple[int, int]:

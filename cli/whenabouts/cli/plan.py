@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from whenabouts.cli.given_files import check_not_read, input_path, plan_extension
+from whenabouts.cli.given_files import check_not_read, input_path, plan_extension, text_of
 from whenabouts.cli.named_options import stream_paths
 from whenabouts.cli.say import printable, say, warnings_as_notes
-from whenabouts.core.errors import Code, InputError
+
+_EXPORTED = "give a plan written with -o"
 
 
 @click.command()
@@ -59,10 +60,11 @@ def plan(
     files = (file for each in paths.values() for file in find_files(each)[0])
     check_files([(output, "--output")])
     check_not_read([(output, "--output")], (Path(path), *files))
+    text_of(path, "give a YAML, JSON or SQL file")  # `read_plan_file` would repeat Python's words
     stored = stored_calibration()
     with warnings_as_notes():
         registry = read_plan_file(path, stored, streams_of(paths, arguments))
-        decided = registry.plan() if keep is None else registry.adopt(_read(keep))
+        decided = registry.plan() if keep is None else registry.adopt(text_of(keep, _EXPORTED))
     aside = output == STDOUT
     if explain:
         say(decided.explain(), err=aside)
@@ -72,7 +74,7 @@ def plan(
         for name, scheme in decided.choices.items():
             say(f"{printable(name, kept='')}\t{scheme}", err=aside)
     if compare is not None:
-        before = Plan.from_json(_read(compare))
+        before = Plan.from_json(text_of(compare, _EXPORTED))
         if before.release != decided.release:
             say(f"the exported plan is from release {before.release or 'unknown'}, this is {decided.release}", err=True)
         for name, (then, now) in before.diff(decided).items():
@@ -82,10 +84,3 @@ def plan(
     elif output is not None:
         with output_file(output) as file:
             file.write(decided.to_json().encode())
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(Code.UNREADABLE_FILE, str(error), "give a plan written with -o") from error

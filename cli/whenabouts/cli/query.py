@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whenabouts.cli.given_files import STDIN, note_read, take_stdin
+from whenabouts.cli.given_files import STDIN, note_read, take_stdin, text_of
 from whenabouts.cli.named_options import check_names, lateness_by_name, stream_paths, times_by_name
 from whenabouts.cli.options import STREAMING, CommonOptions, options_besides_stream
 from whenabouts.cli.say import say_all
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from whenabouts.cli.run import FileRun
     from whenabouts.core.times.time_specs import TimeSpec
     from whenabouts.core.wrappers.select_project import SelectProject
+
+_QUERY = "give a file that holds a query"
 
 
 @click.command(short_help="Run a query written as SQL.")
@@ -119,16 +120,17 @@ def schema_of(path: str) -> pa.Schema:
 
 
 def _text_of(text: str) -> str:
+    """The text of a query, or of the file that it names with @; @- is stdin."""
     if not text.startswith("@"):
         return text
-    try:
-        if text[1:] == STDIN:
-            take_stdin("the query")
+    if text[1:] == STDIN:
+        take_stdin("the query")
+        try:
             return sys.stdin.buffer.read().decode()
-        note_read(text[1:])
-        return Path(text[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(Code.UNREADABLE_FILE, f"{text[1:]}: {error}", "give a file that holds a query") from error
+        except UnicodeDecodeError as error:
+            raise InputError(Code.UNREADABLE_FILE, f"stdin: it is not UTF-8, at byte {error.start}", _QUERY) from error
+    note_read(text[1:])
+    return text_of(text[1:], _QUERY)
 
 
 def _specs(bound: SelectProject) -> list[TimeSpec]:

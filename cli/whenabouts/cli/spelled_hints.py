@@ -1,4 +1,4 @@
-"""Hints in the words of the command line: the core writes them for callers of Python."""
+"""Messages in the words of the command line: the core writes them for callers of Python, with paths of files."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ _TEXTS = (
 """Python, and how a query as text says it."""
 
 
+STDIN_FILE = "whenabouts.stdin_file"
+"""In a context's `meta`: the path of the temporary file that holds what came from stdin."""
+
+
 def spelled(message: str) -> str:
     """The message of an error or a warning, as the running command would have it written.
 
@@ -46,6 +50,9 @@ def spelled(message: str) -> str:
     """
     context = click.get_current_context(silent=True)
     command = None if context is None else context.invoked_subcommand or context.info_name
+    file = None if context is None else context.meta.get(STDIN_FILE)
+    if file is not None:
+        message = message.replace(file, "stdin")
     for python, words in _TEXTS if command == "query" else _OPTIONS:
         message = message.replace(python, words)
     return message
