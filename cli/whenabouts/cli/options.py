@@ -195,8 +195,8 @@ def _histogram(text: str, option: str) -> TimeSpec:
     note_read(path)
     try:
         return Histogram(named[-1], template=named[0] if len(named) == 2 else None, templates=path)
-    except QueryError as error:
-        if error.code == Code.BAD_OPTION:  # of the option, not of the file
+    except InputError as error:
+        if error.code.value.startswith("WA-1"):
             raise
         raise InputError(Code.BAD_TEMPLATE, f"{path}: {error.problem}", error.hint) from error
 
