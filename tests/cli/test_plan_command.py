@@ -1,6 +1,7 @@
 """`whenabouts plan` as users see it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,14 @@ def test_a_plan_that_cannot_be_written_leaves_the_one_before(file: Path, monkeyp
     assert "No space left on device" in run.output
     assert out.read_text() == before
     assert sorted(path.name for path in file.parent.iterdir()) == ["plan.json", "queries.yaml"]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_documented_examples_are_planned(tmp_path: Path, number: int) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "planner.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    (tmp_path / "queries.yaml").write_text(examples[number])
+    uncalibrated = CliRunner(env={"WHENABOUTS_COSTS": str(tmp_path / "none")})
+    run = uncalibrated.invoke(main, ["plan", str(tmp_path / "queries.yaml")])
+    assert run.exit_code == 0, run.output
