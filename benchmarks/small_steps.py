@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from measuring import SEPARATOR, Suite
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import pmod
+from pyspark.sql.functions import expr
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from spark_join import (
     EXACT,
@@ -80,13 +80,13 @@ class EmptyStream(Stream):
     def build(self, *sides: DataFrame) -> DataFrame:
         """No rows, with the columns that are hashed."""
         left, right = (df.withWatermark("b", LATENESS) for df in sides)
-        rows = left.union(right)
+        rows = left.union(right).withColumn("task", expr(f"k % {TASKS}"))
         columns = ", ".join(
             f"{name}_{side} {kind}"
             for name, kind in (("id", "long"), ("b", "timestamp"), ("v", "double"))
             for side in ("left", "right")
         )
-        return rows.groupBy(pmod(rows.k, TASKS).alias("task")).transformWithStateInPandas(
+        return rows.groupBy("task").transformWithStateInPandas(
             statefulProcessor=Nothing(), outputStructType=columns, outputMode="Append", timeMode="EventTime"
         )
 
