@@ -19,6 +19,7 @@ import pytest
 
 import whenabouts as wa
 from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.clocks.clock_options import asked_of
 from whenabouts.core.clocks.delay_shape import delay_shape, differences
 from whenabouts.core.clocks.learned_clock import LearnedClock
 from whenabouts.core.clocks.line_checks import aliases, wander
@@ -410,6 +411,11 @@ def test_clocks_that_wander_are_refused(bend: Callable[[IntArray], Any], knot: b
     assert ("a step or kink at 2023" in clock.sentence) == bool(knot)
 
 
+def test_a_drift_is_a_number_with_a_dimension_or_without() -> None:
+    drifts = ["200 ppm", "200000ppb", 2e-4, "2e-4", " 0.0002 "]
+    assert {asked_of("1 h", drift, 0.1, 9, 0.1, 0).max_drift for drift in drifts} == {2e-4}
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("rows", "width", "share"), [(300, 1, 1.0), (2_000, 1_000, 1.0), (2_000, 2, 0.5)])
 def test_clocks_that_are_apart_by_a_constant_or_almost_are_known(
@@ -510,6 +516,7 @@ def test_columns_that_are_wrong_are_refused() -> None:
     ("asked", "code"),
     [
         ({"max_offset": "soon"}, "WA-2002"), ({"max_offset": 0}, "WA-2006"), ({"max_drift": "1 s"}, "WA-2006"),
+        ({"max_drift": "20"}, "WA-2006.*a plain number such as 2e-4"), ({"max_drift": "a ppm"}, "WA-2006"),
         ({"max_drift": 0.1}, "WA-2006"), ({"alpha": 0}, "WA-2006"), ({"max_error": 2}, "WA-2006"),
         ({"max_cells": 0}, "WA-2006"), ({"tick": "x"}, "WA-2002"), ({"unchecked": 1}, "WA-2006"),
         ({"seed": -1}, "WA-2006"), ({"on": "no"}, "WA-1001"),

@@ -16,8 +16,9 @@ import pytest
 
 import whenabouts as wa
 from whenabouts.core.clocks.calibration import held_out
+from whenabouts.core.clocks.learn_delay import KEPT_FROM
 from whenabouts.core.clocks.learned_clock import LearnedClock
-from whenabouts.core.clocks.robust_lines import fit_line
+from whenabouts.core.clocks.robust_lines import errors_like, fit_line
 from whenabouts.core.errors import WhenaboutsError
 
 START, HOUR = 1_700_000_000_000_000, 3_600_000_000
@@ -72,6 +73,37 @@ def test_a_clock_without_drift_has_none() -> None:
     assert kept.count(0) >= 19
     assert learned(changes={"drift": 0.0}, drift="fit").drift_ppb != 0
     assert learned(drift="none").drift_ppb == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "trials"), [(20, 400), (100, 400), pytest.param(20, 4_000, marks=pytest.mark.exhaustive)]
+)
+def test_errors_hold_for_few_pairs_and_a_drift_of_chance_is_not_kept(rows: int, trials: int) -> None:
+    """Student's distribution: three deviations of a normal one are 0.27 %."""
+    pulls = []
+    for seed in range(trials):
+        rng = np.random.default_rng(seed)
+        x = np.sort(rng.uniform(-5e9, 5e9, rows))
+        line, flat = fit_line(x, y := rng.normal(0, 50_000, rows)), fit_line(x, y, slope=0.0)
+        pulls.append((line.slope / line.slope_error, flat.median / flat.covariance[0][0] ** 0.5))
+    assert all(share > 0.88 for share in np.mean(np.abs(pulls) < 1.96, axis=0))
+    kept = np.mean(np.abs([slope for slope, _ in pulls]) > errors_like(KEPT_FROM, rows))
+    assert kept < 0.0027 + 3 * (0.0027 / trials) ** 0.5
+
+
+def test_few_pairs_give_an_offset_and_no_specification() -> None:
+    clock = learned(changes={"n": 46})
+    assert (clock.found, clock.delays) == (True, ())
+    assert "known to within 0.2 only, max_error is 0.2: there is no specification" in clock.sentence
+    for use in (clock.spec, clock.condition, clock.plot, lambda: clock.spec(accept="uncalibrated")):
+        with pytest.raises(WhenaboutsError, match="WA-2222"):
+            use()
+    assert clock.correct(streams(0, 46)[1]).num_rows == 46
+    assert learned(changes={"n": 46}, max_error=0.3).spec().t == "u"
+    assert learned(changes={"n": 47}).spec().t == "u"
+    left, right = streams(0, 200)
+    kinds = right.append_column("k", pa.array(["a"] * 160 + ["b"] * 40))
+    assert wa.learn_delay(left, kinds, kind="k", **NAMES).delays == ()
 
 
 @pytest.mark.parametrize("share", [0.8, 0.9, 0.99])
@@ -230,6 +262,10 @@ def test_corrected_times_are_a_column() -> None:
         ({"right_time": 7}, "WA-2006"), ({"drift": "3 s"}, "WA-2006"), ({"folds": 1}, "WA-2006"),
         ({"duplicates": "last"}, "WA-2006"), ({"outliers": "cut"}, "WA-2006"), ({"kind": "no"}, "WA-1001"),
         ({"longest": "soon"}, "WA-2002"), ({"longest": "1 ms"}, "WA-2006"), ({"seed": -1}, "WA-2006"),
+        ({"max_error": 0}, "WA-2006"), ({"kind": "no"}, "the right input has no kind column 'no' .hint: it has id, u"),
+        ({"shortest": "5 s", "longest": "1 s"}, "shortest is 5 s, longest 1 s"),
+        ({"longest": "1 ms"}, r"longest is 1 ms, and right - left lies from 6\.\d+ s to 6\.\d+ s"),
+        ({"shortest": "1 h"}, r"shortest is 1 h, and right - left lies from 6\.\d+ s to 6\.\d+ s"),
     ],
 )  # fmt: skip
 def test_bad_options_have_codes(asked: dict[str, Any], code: str) -> None:

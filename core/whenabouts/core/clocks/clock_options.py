@@ -32,29 +32,37 @@ def asked_of(max_offset: Any, max_drift: Any, alpha: Any, max_cells: Any, max_er
         raise refused("max_offset", max_offset, 'give a duration above 0, such as "10 min"')
     drift = _drift(max_drift)
     for name, value in (("alpha", alpha), ("max_error", max_error)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-            raise refused(name, value, "give a number above 0, 1 at most")
+        up_to_one(name, value)
     whole_number("max_cells", max_cells)
     whole_number("seed", seed, 0)
     return Asked(offset, drift, float(alpha), max_cells, float(max_error), seed)
 
 
-def _drift(value: Any) -> float:
-    """A drift without a dimension, of "200 ppm", "50 ppb" or a number.
+def up_to_one(name: str, value: Any) -> None:
+    """A number above 0, 1 at most. Raises QueryError WA-2006 for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise refused(name, value, "give a number above 0, 1 at most")
 
-    >>> _drift("200 ppm"), _drift(1e-5), _drift("50ppb")
-    (0.0002, 1e-05, 5e-08)
+
+def _drift(value: Any) -> float:
+    """A drift without a dimension, of "200 ppm", "50 ppb", a number, or its text.
+
+    >>> _drift("200 ppm"), _drift(1e-5), _drift("50ppb"), _drift("2e-4")
+    (0.0002, 1e-05, 5e-08, 0.0002)
     """
     units = {"ppm": 6, "ppb": 9}
     found = math.nan
-    if isinstance(value, str) and value.strip()[-3:] in units:
-        digits, unit = value.strip()[:-3], value.strip()[-3:]
+    if isinstance(value, str):
+        digits, unit = value.strip(), value.strip()[-3:]
         try:
-            found = float(Fraction(digits.strip()) / 10 ** units[unit])
+            found = float(
+                Fraction(digits.removesuffix(unit if unit in units else "").strip()) / 10 ** units.get(unit, 0)
+            )
         except (ValueError, ZeroDivisionError):
             found = math.nan
     elif isinstance(value, int | float) and not isinstance(value, bool):
         found = float(value)
     if not 0 <= found <= MOST_DRIFT:
-        raise refused("max_drift", value, 'give "200 ppm", "50 ppb" or a number, at most 3000 ppm; it is no duration')
+        hint = 'give "200 ppm", "50 ppb" or a plain number such as 2e-4, at most 3000 ppm (0.003); it is no duration'
+        raise refused("max_drift", value, hint)
     return found

@@ -353,8 +353,8 @@ def _sentence(clock: LearnedClock, asked: Asked) -> str:
         )
     if found.second_us is not None:
         parts.append(
-            f"Another line lies {signed(found.second_us)} (chance {found.second_fap:.1g}), as replies or partners of a "
-            "second kind make one: it is not learned."
+            f"Another line lies {signed(found.second_us)} (chance {found.second_fap:.1g}), as replies, partners of a "
+            "second kind, or a step of the clock make one: it is not learned."
         )
     return " ".join(parts)
 

@@ -12,16 +12,17 @@ import pyarrow as pa
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.calibration import Calibration, error_of, held_out
 from whenabouts.core.clocks.clock_inputs import SIDES, read_sides
+from whenabouts.core.clocks.clock_options import up_to_one
 from whenabouts.core.clocks.learned_clock import LearnedClock, ahead
-from whenabouts.core.clocks.robust_lines import Line, fit_line
-from whenabouts.core.durations import Duration, parse_duration
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.clocks.robust_lines import Line, errors_like, fit_line
+from whenabouts.core.durations import Duration, format_duration, parse_duration
+from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import check_template_column
 from whenabouts.core.runtime.key_names import key_names
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
-from whenabouts.core.runtime.option_checks import one_of, whole_number
+from whenabouts.core.runtime.option_checks import columns_shown, one_of, whole_number
 from whenabouts.core.times.empirical_distributions import equal_mass
 from whenabouts.core.times.learned import BILLION, MOST_DRIFT_PPB, corrected
 
@@ -30,7 +31,7 @@ MOST_REPEATED = 0.05
 GROSS = 20
 """Median absolute deviations from the line beyond which a difference is called a gross error."""
 KEPT_FROM = 3
-"""Standard errors that a drift must exceed to be kept by `drift="auto"`."""
+"""Deviations of a normal distribution; a drift that is less probable by chance is kept by `drift="auto"`."""
 
 
 class _Pairs(NamedTuple):
@@ -58,17 +59,20 @@ def learn_delay(
     outliers: str = "keep",
     shortest: Duration | None = None,
     longest: Duration | None = None,
+    max_error: float = 0.2,
     seed: int = 0,
 ) -> LearnedClock:
     """Offset, drift and delay of the right clock against the left one, from rows whose pairs an id names.
 
     `on`: the id, as in joins; ids that a side has twice are left out (`duplicates="first"`: its earliest row is taken).
     `left_time`, `right_time`: the time columns. `kind`: a column of the right rows; each kind has its own distribution
-    of delays. `drift`: "auto" keeps it if it exceeds 3 standard errors, "fit" always, "none" never. `outliers="drop"`
-    leaves differences beyond 20 median deviations out of the distribution; their share is reported either way.
+    of delays. `drift`: "auto" keeps it if chance makes one as great in 0.3 % of cases only (from 3.4 standard errors
+    on, 4.2 of 20 pairs), "fit" always, "none" never. `outliers="drop"` leaves differences beyond 20 median deviations
+    out of the distribution; their share is reported either way.
     `shortest`, `longest`: the least and greatest right - left that can occur (at the reference time), beyond which no
     delay lies; without them the distribution ends with the data. `folds`: the stretches of time that are held out in
-    turn; the sum of them says whether the distribution holds for rows that it was not learned from.
+    turn; the sum of them says whether the distribution holds for rows that it was not learned from. `max_error`: the
+    greatest error of the delay's distribution with which `spec()` gives one: 0.2 takes 47 pairs of a kind.
 
     The result is a `LearnedClock`: a report, and by `spec()` a time specification for joins. `found=False` (with a
     `reason`): fewer than 20 pairs of a kind (`too_few`), more than 5 % of the ids twice on a side (`ambiguous`), all
@@ -89,10 +93,13 @@ def learn_delay(
     one_of("drift", drift, ("auto", "fit", "none"))
     one_of("duplicates", duplicates, ("refuse", "first"))
     one_of("outliers", outliers, ("keep", "drop"))
+    up_to_one("max_error", max_error)
     whole_number("folds", folds, 2)
     whole_number("seed", seed, 0)
     ends = {name: None if end is None else parse_duration(end, name=name) for name, end in
             (("shortest", shortest), ("longest", longest))}  # fmt: skip
+    if ends["shortest"] is not None and ends["longest"] is not None and ends["shortest"] > ends["longest"]:
+        raise QueryError(Code.BAD_OPTION, f"shortest is {shortest}, longest {longest}", "swap them")
     tables = GivenFrames(dict(zip(SIDES, (left, right), strict=True))).tables
     pairs = _pairs(tables, on, (left_time, right_time), kind, duplicates)
     base: dict[str, Any] = {
@@ -117,7 +124,9 @@ def learn_delay(
     spread = np.median(np.abs(delays - np.median(delays)))
     gross = np.abs(delays - np.median(delays)) > GROSS * max(float(spread), 1.0)
     kept = ~gross if outliers == "drop" else np.ones(len(delays), bool)
+    _check_ends(delays[kept] + offset, {"shortest": shortest, "longest": longest}, ends)
     bounds = {name: None if end is None else end - offset for name, end in ends.items()}
+    error = max(error_of(np.sum(kept & (pairs.kinds == n))) for n in range(len(pairs.names)))
     templates = {
         name: equal_mass(delays[kept & (pairs.kinds == number)], **bounds) for number, name in enumerate(pairs.names)
     }
@@ -134,14 +143,28 @@ def learn_delay(
         t_ref_us=t_ref,
         covariance=((a, b * BILLION), (b * BILLION, d * BILLION**2)),
         kind=kind,
-        delays=tuple(templates.items()),
-        delay_error=max(error_of(np.sum(kept & (pairs.kinds == n))) for n in range(len(pairs.names))),
+        delays=tuple(templates.items()) if error <= max_error else (),
+        delay_error=error,
         jitter_us=float(high - low) / 2,
         gross=float(np.mean(gross)),
         span_us=(first, last),
         calibration=judged,
     )
-    return replace(clock, sentence=_sentence(clock, judged, drift))
+    return replace(clock, sentence=_sentence(clock, judged, drift, max_error))
+
+
+def _check_ends(differences: IntArray, given: dict[str, Any], ends: dict[str, int | None]) -> None:
+    """Refuse a least or greatest difference that a pair passes. `given`: what the user wrote."""
+    least, most = int(differences.min()), int(differences.max())
+    for name, passed in (("shortest", least), ("longest", most)):
+        end = ends[name]
+        if end is not None and (passed < end if name == "shortest" else passed > end):
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"{name} is {given[name]}, and right - left lies from {format_duration(least)} to "
+                f"{format_duration(most)}",
+                'widen it, or leave out the wrong rows (outliers="drop" may do)',
+            )
 
 
 def _pairs(tables: list[pa.Table], on: Any, columns: tuple[str, str], kind: str | None, duplicates: str) -> _Pairs:
@@ -174,6 +197,10 @@ def _pairs(tables: list[pa.Table], on: Any, columns: tuple[str, str], kind: str 
 
 def _kinds(block: pa.Table, kind: str, rows: IntArray) -> tuple[list[str], IntArray]:
     """The names of the kinds, in their order, and each row's number; -1 for a null."""
+    if kind not in block.schema.names:
+        raise InputError(
+            Code.MISSING_COLUMN, f"the {SIDES[1]} input has no kind column {kind!r}", columns_shown(block.schema)
+        )
     check_template_column(block.schema, kind, SIDES[1])
     values = block.column(kind).take(pa.array(rows)).cast(pa.string()).to_pylist()
     names = sorted({value for value in values if value is not None})
@@ -205,7 +232,7 @@ def _line(pairs: _Pairs, t_ref: int, drift: str) -> Line:
     if drift != "none":
         level: FloatArray = np.array([np.median(y[pairs.kinds == number]) for number in range(len(pairs.names))])
         fitted = fit_line(x, y - level[pairs.kinds])
-        if drift == "fit" or abs(fitted.slope) > KEPT_FROM * fitted.slope_error:
+        if drift == "fit" or abs(fitted.slope) > errors_like(KEPT_FROM, len(x)) * fitted.slope_error:
             line = fit_line(x, y, slope=fitted.slope)
             variance, middle = fitted.covariance[1][1], float(np.mean(x))
             own = line.covariance[0][0] + middle**2 * variance
@@ -215,7 +242,7 @@ def _line(pairs: _Pairs, t_ref: int, drift: str) -> Line:
     return fit_line(x, y, slope=0.0)
 
 
-def _sentence(clock: LearnedClock, judged: Calibration, drift: str) -> str:
+def _sentence(clock: LearnedClock, judged: Calibration, drift: str, max_error: float) -> str:
     parts = [ahead(clock)]
     error = clock.drift_error_ppb / 1000
     if clock.drift_ppb:
@@ -224,8 +251,10 @@ def _sentence(clock: LearnedClock, judged: Calibration, drift: str) -> str:
     elif drift == "none":
         parts.append("its drift taken to be zero.")
     else:
-        parts.append(f"with no drift beyond {KEPT_FROM} standard errors of {error:.2g} ppm.")
-    parts.append(f"{clock.pairs:,} pairs; the delay's distribution is known to within {clock.delay_error:.2g}.")
+        errors = errors_like(KEPT_FROM, clock.pairs)
+        parts.append(f"with no drift beyond {errors:.2g} standard errors of {error:.2g} ppm.")
+    parts.append(f"{clock.pairs:,} pairs; the delay's distribution is known to within {clock.delay_error:.2g}")
+    parts[-1] += "." if clock.delays else f" only, max_error is {max_error:g}: there is no specification."
     if clock.gross:
         parts.append(f"{clock.gross:.2g} of the differences are gross errors, over {GROSS} median deviations away.")
     return " ".join([*parts, judged.sentence])
