@@ -149,10 +149,10 @@ def test_a_named_pipe_is_written_to_and_not_replaced(tmp_path: Path, kind: str) 
     os.mkfifo(pipe)
     check_targets(str(pipe), None)
     read = []
-    reader = Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader = Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
     reader.start()
     write_table(TABLE, str(pipe))
-    reader.join(60)
+    reader.join(20)
     write_table(TABLE, str(tmp_path / f"f.{kind}"))
     assert read == [(tmp_path / f"f.{kind}").read_bytes()]
     assert pipe.is_fifo()
