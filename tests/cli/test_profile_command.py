@@ -71,6 +71,48 @@ def test_large_files_are_read_by_chunks(
     assert chunks.stdout == whole.stdout
 
 
+@pytest.mark.parametrize("at_once", [10, 1_000_000])
+@pytest.mark.parametrize("unit", [None, "us", "s"])
+def test_times_that_cannot_be_read_are_wrong_and_counted(
+    unit: str | None, at_once: int, rows: pa.Table, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In two files, of ISO 8601 or of integers; the rows keep their numbers in both together."""
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    us = rows["t"].to_numpy()
+    texts = np.array(
+        [f"{time}Z" for time in us.astype("M8[us]")] if unit is None else us // (SECOND ** (unit == "s")), "U32"
+    )
+    seen = texts.copy()
+    texts[[0, 1, 600]], texts[700] = "broken", "0" if unit else "1970-01-01T00:00:00Z"
+    seen[[1, 999]] = "soon"
+    for number in range(2):
+        part = slice(500 * number, 500 * number + 500)
+        pyarrow.csv.write_csv(pa.table({"t": texts[part], "seen": seen[part]}), tmp_path / f"{number}.csv")
+    asked = [] if unit is None else ["--time-unit", unit]
+    done = cli("profile", str(tmp_path), "--time", "t", "--arrival", "seen", "--json", "--strict", *asked)
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["rows"], found["nulls"], found["whole"]["rows"]) == (1, 1_000, 0, 995)
+    wrong = [(each["kind"], each["where"], each["share"]) for each in found["findings"] if each["severity"] == "wrong"]
+    assert wrong[:3] == [
+        ("unreadable", [0, 1, 600], 0.003),
+        ("unreadable", [1, 999], 0.002),
+        ("sentinel", [700], pytest.approx(1 / 997)),
+    ]
+    assert "no readable time in column 't', such as 'broken'" in found["findings"][0]["sentence"]
+    assert "'seen', such as 'soon'" in found["findings"][1]["sentence"]
+
+
+def test_files_without_any_time_that_can_be_read(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "t.csv").write_text("t\n" + "yesterday\n" * 50)
+    done = cli("profile", str(tmp_path / "t.csv"), "--time", "t", "--strict")
+    assert done.exit_code == 1
+    assert "Column 't' has no usable time in 50 rows: 1 wrong" in done.stdout
+    (tmp_path / "t.csv").write_text("t\n" + "1700000000\n" * 49 + "9999999999999\n")
+    done = cli("profile", str(tmp_path / "t.csv"), "--time", "t", "--time-unit", "s", "--strict")
+    assert done.exit_code == 1
+    assert "2 % of the rows lie outside the years 1 to 9999 in 't', such as '9999999999999'. (rows 49)" in done.stdout
+
+
 def test_bad_input_and_usage_have_their_exit_codes(rows: pa.Table, tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(rows, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,11 @@ from whenabouts.cli.options import TIME_UNITS, names
 from whenabouts.cli.say import say, say_all
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from whenabouts.cli.inputs import Input
+    from whenabouts.core.clocks.profile.profile import Unreadable
+    from whenabouts.core.sources.time_parsing import ClockRules
 
 _AT_ONCE = 1_000_000
 """Files of so many rows are read whole, so that equal rows can be found; of larger ones only the columns asked for."""
@@ -58,7 +63,7 @@ def profile(
     """
     from whenabouts.cli.tables import read_input
     from whenabouts.core.clocks.profile.columns import ROW_ORDER
-    from whenabouts.core.clocks.profile.profile import profile as profiled
+    from whenabouts.core.clocks.profile.profile import profile_of_file
     from whenabouts.core.sources.files import find_files
     from whenabouts.core.sources.time_parsing import ClockRules
 
@@ -68,9 +73,11 @@ def profile(
     rules = ClockRules(time_zone, time_unit or "us")  # a unit, so that numbers of another one are not refused
     source = read_input("profiled", path, columns, rules, left_to_engine=lambda _: True)
     say_all(source.notes, "note: ")
-    if source.unparsable.num_rows:
-        say(f"note: {source.unparsable.num_rows:,} rows whose time cannot be read are left out", err=True)
-    found = profiled(_frame(source), time, group=names(group) or None, arrival=arrival or ROW_ORDER, max_rows=max_rows)
+    lost, unreadable = _unreadable(source, columns, rules)
+    found = profile_of_file(
+        _frame(source, lost), time, unreadable, group=names(group) or None, arrival=arrival or ROW_ORDER,
+        max_rows=max_rows,
+    )  # fmt: skip
     if html is not None:
         found.to_html(html)
     if as_json:
@@ -84,7 +91,40 @@ def profile(
         click.get_current_context().exit(REJECTED_AND_STRICT)
 
 
-def _frame(source: Input) -> Any:
+def _unreadable(source: Input, columns: tuple[str, ...], rules: ClockRules) -> tuple[pa.Table, list[Unreadable]]:
+    """The rows with a time that cannot be read, that time null, and in which rows of the file each column has one."""
+    import numpy as np
+    import pyarrow as pa
+
+    from whenabouts.core.clocks.profile.profile import Unreadable
+    from whenabouts.core.errors import Code
+    from whenabouts.core.sources.time_parsing import UTC_US, ParsingCounts, parse_times
+
+    rows, found = source.unparsable, []
+    at = np.array(source.unparsable_at, np.int64)
+    outside = np.array([code == Code.TIME_OUT_OF_RANGE for code in source.unparsable_codes], bool)
+    for column in dict.fromkeys(columns if rows.num_rows else ()):
+        written, type_ = rows.column(column), source.schema.field(column).type
+        alone = pa.table({column: written})
+        beside = 0
+        if pa.types.is_string(written.type):
+            # Among as many times like the others, text is read as it was in the whole column: as numbers or as dates.
+            beside = len(written) + 1
+            usual = pa.array(["2000-01-01T00:00:00Z" if type_ == UTC_US else "0"] * beside)
+            alone = pa.table({column: pa.chunked_array([usual, *written.chunks])})
+        parsed = parse_times(alone, (column,), rules, ParsingCounts(), source.name)
+        bad = np.zeros(len(written), bool)
+        bad[parsed.lost - beside] = True
+        places = pa.array(beside + np.cumsum(~bad) - 1, mask=bad)
+        values = parsed.table.column(column).take(places).cast(type_)
+        rows = rows.set_column(rows.schema.get_field_index(column), column, values)
+        for mask, far in ((bad & ~outside, False), (bad & outside, True)):
+            if mask.any():
+                found.append(Unreadable(column, at[mask], str(written[int(np.argmax(mask))].as_py()), far))
+    return rows.cast(source.schema), found
+
+
+def _frame(source: Input, lost: pa.Table) -> Any:
     """The rows of an input: all of them at once, or by chunks if they are many."""
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -92,8 +132,26 @@ def _frame(source: Input) -> Any:
     from whenabouts.cli.inputs import ParquetTables
 
     if source.rows_in <= _AT_ONCE:
-        return pa.concat_tables(source.tables)
+        return pa.concat_tables(_with_lost(source, lost))
     if isinstance(source.tables, ParquetTables):
         return ds.dataset(list(map(str, source.tables.paths)), schema=source.schema, format="parquet")
-    batches = (batch for table in source.tables for batch in table.to_batches())
+    batches = (batch for table in _with_lost(source, lost) for batch in table.to_batches())
     return pa.RecordBatchReader.from_batches(source.schema, batches)
+
+
+def _with_lost(source: Input, lost: pa.Table) -> Iterator[pa.Table]:
+    """The tables of an input with the lost rows at their places in the files."""
+    import numpy as np
+    import pyarrow as pa
+
+    before = np.array(source.unparsable_at, np.int64) - np.arange(lost.num_rows)  # of the other rows
+    start = 0
+    for table in source.tables:
+        rows = table.num_rows
+        here = np.flatnonzero((before >= start) & (before < start + rows))
+        if len(here):
+            order = np.insert(np.arange(rows), before[here] - start, rows + np.arange(len(here)))
+            table = pa.concat_tables([table, lost.take(here)]).take(order)
+        yield table
+        start += rows
+    yield lost.filter(before >= start)

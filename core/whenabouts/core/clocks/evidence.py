@@ -19,8 +19,8 @@ class Evidence:
     pairs by chance for each second of difference at the line. `aliases`: other offsets as good, as distances in
     microseconds (ten at most); `modulo_us`: the period if the offset is known but for multiples of one. `wander_us`: by
     how much the clock leaves its line. `ticks_us`: the granularities of both sides that were taken into account.
-    `second_us`: the distance of the best other line, as replies to requests or a step make one, and `second_fap`, the probability
-    that chance makes it; it is reported, not learned.
+    `second_us`: the distance of the best other line, as replies to requests or a step make one, and `second_fap`, the
+    probability that chance makes it; it is reported, not learned.
     """
 
     fap: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from whenabouts.core.clocks.profile.report import Profile
 from whenabouts.core.clocks.profile.steps import backward_steps, level_steps, offset_findings, step_findings
 from whenabouts.core.clocks.profile.zones import QUARTER, Days
 from whenabouts.core.durations import format_duration
+from whenabouts.core.errors import Code
 from whenabouts.core.runtime.option_checks import columns_of, text, whole_number
 
 _BINS = 120
@@ -24,6 +25,19 @@ _NO_ORDER = 0.1
 """Rows of which half lag by a tenth of the span are in no order of arrival."""
 
 _ZONED_GROUPS = 50
+
+
+class Unreadable(NamedTuple):
+    """Rows in which a column of a file holds something that is no time: in the table they are null.
+
+    `rows`: their numbers. `example`: the first of them as written. `outside`: they are times, but of no year from 1 to
+    9999.
+    """
+
+    column: str
+    rows: IntArray
+    example: str
+    outside: bool
 
 
 def profile(
@@ -74,6 +88,20 @@ def profile(
     >>> [finding.kind for finding in found.findings if finding.severity != "note"]
     []
     """
+    return profile_of_file(table, time, (), group=group, arrival=arrival, max_rows=max_rows, seed=seed)
+
+
+def profile_of_file(
+    table: Any,
+    time: str,
+    unreadable: Sequence[Unreadable],
+    *,
+    group: str | Sequence[str] | None = None,
+    arrival: str = ROW_ORDER,
+    max_rows: int = 10_000_000,
+    seed: int = 0,
+) -> Profile:
+    """As `profile`, of rows that were read from a file, with those whose time cannot be read."""
     text("time", time)
     text("arrival", arrival)
     whole_number("max_rows", max_rows)
@@ -88,7 +116,10 @@ def profile(
             arrived = None if read.arrival_us is None else read.arrival_us[at]
             known = None if sample is None else sample.groups[number]
             named[key] = GroupProfile.of(key, read.us[at], arrived, read.tick_us, known)
-    findings = gravest_first([*read.findings, *_found(read, whole, named, seed)])
+    unread = [each._replace(rows=each.rows[each.rows < read.rows]) for each in unreadable]  # of those that were read
+    nulls = read.nulls - sum(len(each.rows) for each in unread if each.column == time)
+    read = replace(read, nulls=nulls)
+    findings = gravest_first([*_unread(unread, read.rows), *read.findings, *_found(read, whole, named, seed)])
     if not read.numbered:
         findings = tuple(replace(found, where=()) for found in findings)
     first, last = whole.span_us
@@ -127,6 +158,26 @@ def _members(read: Readings, group: IntArray | None = None) -> Iterator[tuple[tu
         at = order[ends[number] : ends[number + 1]]
         if len(at) or (read.sample is not None and number < len(read.sample.groups)):
             yield key, at
+
+
+def _unread(unreadable: Sequence[Unreadable], total: int) -> Iterator[Finding]:
+    for column, rows, example, outside in unreadable:
+        if not len(rows):
+            continue
+        share = len(rows) / total
+        where = examples(rows)
+        if outside:
+            yield Finding(
+                "out of range", "wrong", share, where,
+                f"{percent(share)} of the rows lie outside the years 1 to 9999 in {column!r}, such as {example!r}.",
+                "Make them null.",
+            )  # fmt: skip
+        else:
+            yield Finding(
+                "unreadable", "wrong", share, where,
+                f"{percent(share)} of the rows have no readable time in column {column!r}, such as {example!r}.",
+                f"Mend them where they are written: joins reject them ({Code.UNPARSABLE_TIME}).",
+            )  # fmt: skip
 
 
 def _found(
