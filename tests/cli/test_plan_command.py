@@ -65,6 +65,9 @@ def test_wrong_input(file: Path) -> None:
     assert wrong.exit_code == 2
     assert "WA-2075" in wrong.output
     file.write_text(PLAN)
+    timed = CliRunner().invoke(main, ["plan", str(file), "--time", "t"])
+    assert timed.exit_code == 2
+    assert "WA-2006: --time t is of no input: none is given" in timed.stderr
     for option, code in (("-o", 2), ("--compare", 3)):
         none = str(file.parent / "no" / "x.json")
         assert CliRunner().invoke(main, ["plan", str(file), option, none]).exit_code == code

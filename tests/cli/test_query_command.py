@@ -129,3 +129,13 @@ def test_what_a_query_warns_of_is_a_note(cli: Cli, streams: Path, how: str, recw
     assert done.exit_code == 0, done.stderr
     assert done.stderr.count("note: WA-2081: rows=2 counts the rows of all groups") == (1 if how else 0)
     assert not [warning for warning in recwarn if "WA-2081" in str(warning.message)]
+
+
+def test_what_the_text_of_a_query_is_warned_of_is_a_note(
+    cli: Cli, streams: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    text = "SELECT k, v, VALID(s) FROM s [RANGE 1 HOUR SLIDE 2 HOUR] COALESCE ON v GROUP BY k"
+    done = cli("query", text, "--input", "s=b.csv", "-o", "-")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("note: WA-2082: the slide ") == 1
+    assert not list(recwarn)

@@ -129,7 +129,7 @@ def test_explain_tells_what_the_windows_imply(cli: Cli, files: Path) -> None:
         ("window-join a=a.csv c=c.csv --time a=t --window a,c=1s", 2, "--time is missing for c"),
         ("window-join gate=a.csv c=c.csv --time t --time gat=u --window gate,c=1s", 2, "did you mean 'gate'?"),
         ("window-join a=a.csv c=c.csv --time t --time u --window a,c=1s", 2, "--time u is of no input: another one is"),
-        ("window-join a=a.csv c=c.csv --time t --time a=t --time c=t --window a,c=1s", 2, "each input has its own"),
+        ("window-join a=a.csv c=c.csv --time t --time a=t --time c=t --window a,c=1s", 2, "input: each has its own"),
         ("window-join a=a.csv c=c.csv --time t --time a=t --time a=u --window a,c=1s", 2, "is the second one of 'a'"),
         ("window-join a=a.csv b=b.csv --time t --time b=lo,hi --window a,b=1s", 2, "WA-2064"),
         ("window-join a=a.csv c=c.csv --time t --window a,c=1s --lateness 1s,2s,3s", 2, "one for each input"),

@@ -90,7 +90,7 @@ def times_by_name(inputs: Sequence[str], arguments: dict[str, Any], aliases: Seq
     others = [each for each in inputs if each not in named]
     taken = bool(others) and not (aliases and named.keys() >= set(aliases))
     for text, _ in general[taken:]:
-        why = "another one is of all inputs" if taken else "each input has its own"
+        why = "another one is of all inputs" if taken else "each has its own" if inputs else "none is given"
         raise QueryError(Code.BAD_OPTION, f"--time {text} is of no input: {why}", "say of which: --time NAME=SPEC")
     return {each: spec for each in others for _, spec in general} | named
 

@@ -12,7 +12,7 @@ import click
 from whenabouts.cli.given_files import STDIN, note_read, take_stdin, text_of
 from whenabouts.cli.named_options import check_names, lateness_by_name, stream_paths, times_by_name
 from whenabouts.cli.options import STREAMING, CommonOptions, options_besides_stream
-from whenabouts.cli.say import say_all
+from whenabouts.cli.say import say_all, warnings_as_notes
 from whenabouts.core.errors import Code, InputError, QueryError
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def query(
     schemas = {name: schema_of(path) for name, path in paths.items()}
     aliases = [source.alias for source in asked.sources]
     times = times_by_name(asked.streams, arguments, aliases)
-    bound = asked.bind(schemas, times, lateness_by_name(aliases, common.lateness))
+    with warnings_as_notes():
+        bound = asked.bind(schemas, times, lateness_by_name(aliases, common.lateness))
     specs = _specs(bound)
     found = asked.notes + [
         f"the time of {source.alias} is {','.join(spec.columns)}"
