@@ -285,6 +285,40 @@ def test_small_groups_together_have_no_clock_that_steps() -> None:
     assert not profile(table, "t", group="g").wrong
 
 
+@pytest.mark.parametrize("max_rows", [10_000_000, 100])
+def test_equal_times_say_no_more_than_one(max_rows: int) -> None:
+    """A single midnight does not make days the granularity, nor that of all groups."""
+    for times in ([NOW // DAY * DAY], NOW + np.arange(9) * HOUR):
+        found = profile(pa.table({"t": np.repeat(times, 200)}), "t", max_rows=max_rows)
+        assert [each.kind for each in found.findings if each.severity == "doubt"] == ["too few"]
+        with pytest.raises(
+            InputError, match=r"WA-1081.*(have one time, which is|9 different times in 1,800 usable rows)"
+        ):
+            found.spec()
+    assert profile(
+        pa.table({"t": np.repeat(NOW // DAY * DAY + np.arange(10) * DAY, 200)}), "t"
+    ).spec() == wa.from_granularity("t", "1 day")
+
+
+def test_a_group_of_few_times_has_the_specification_of_all() -> None:
+    us = np.sort(poisson(0, 200))
+    table = pa.table(
+        {"t": np.append(us, np.full(50, us[99] // MINUTE * MINUTE)), "g": np.repeat(["a", "b"], [200, 50])}
+    )
+    found = profile(table, "t", group="g")
+    assert found.groups["b"].granule_us >= MINUTE
+    assert found.spec() == found.spec("a") == found.spec("b") == wa.Point("t")
+    assert found.to_dict()["groups"][1]["spec"] == 'wa.Point("t")'
+
+
+def test_polls_without_a_row_have_two_intervals() -> None:
+    polls = np.flatnonzero(np.random.default_rng(0).random(6_000) < 0.3)
+    found = profile(pa.table({"t": NOW + polls * 30 * SECOND}), "t")
+    (poll,) = (each for each in found.findings if each.kind == "polling")
+    assert found.spec().max_uncertainty_us > 5 * MINUTE
+    assert re.search(r'The specification, \d+(\.\d+)? min, allows for .* found nothing, say "30 s"', poll.remedy)
+
+
 def test_small_groups_are_one() -> None:
     table = pa.table({"t": poisson(0, 130), "g": [1] * 100 + [n for n in range(2, 17) for _ in range(2)]})
     assert {key: each.rows for key, each in profile(table, "t", group="g").groups.items()} == {1: 100, "few": 30}

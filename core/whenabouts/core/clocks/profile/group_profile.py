@@ -34,6 +34,7 @@ class GroupProfile:
     `granules`: the granularities and their shares, coarsest first. `tick_us`: a tick that is on no ladder, or None.
     `rounding`: "nearest" if times lie ahead of their arrival by up to half a granule, else "down". `polling`: the poll
     that found the events, or None. `dust`: the share of rows within 2 us of a coarser granularity, taken to be on it.
+    `distinct`: how many different times there are, at least.
     """
 
     key: tuple[Any, ...]
@@ -46,6 +47,7 @@ class GroupProfile:
     dust: float
     outages: tuple[Outage, ...]
     order: Order
+    distinct: int
 
     @classmethod
     def of(
@@ -92,6 +94,7 @@ class GroupProfile:
             0.0 if near is None else float(near.mean()),
             tuple(silences),
             Order.of(us),
+            len(distinct) if known is None else len(np.union1d(distinct, known.uniform)),
         )
 
     @property

@@ -47,6 +47,11 @@ class Polling(NamedTuple):
     skipped: float
     longest_us: int
 
+    @property
+    def least_us(self) -> int:
+        """The period, rounded up to four digits."""
+        return _up(self.period_us)
+
 
 def polling(distinct: IntArray, granules: Sequence[int], silences: Sequence[Outage] = ()) -> Polling | None:
     """The polling period of sorted, distinct times, None if there is none.

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.clocks.profile.columns import FEW, LEAST_ROWS, ROW_ORDER, Readings, readings
+from whenabouts.core.clocks.profile.columns import FEW, LEAST_DISTINCT, LEAST_ROWS, ROW_ORDER, Readings, readings
 from whenabouts.core.clocks.profile.findings import Finding, examples, gravest_first, percent
 from whenabouts.core.clocks.profile.gaps import duplicates, outage_finding
-from whenabouts.core.clocks.profile.group_profile import GroupProfile
+from whenabouts.core.clocks.profile.group_profile import GroupProfile, exact
 from whenabouts.core.clocks.profile.report import Profile
 from whenabouts.core.clocks.profile.steps import backward_steps, level_steps, offset_findings, step_findings
 from whenabouts.core.clocks.profile.zones import QUARTER, Days
@@ -63,9 +63,9 @@ def profile(
 
     `table`: any dataframe, a pyarrow Dataset or RecordBatchReader (read by chunks, only the named columns), a DataFrame
     of Spark, or a Table, rows or Blocks of Flink that end. `time`: a timestamp column, or integers. `group`: columns;
-    each group of 20 rows or more is profiled by itself (the 200 greatest), the others together as "few". `arrival`: a
-    column of times of arrival; default: rows arrived in their order (those of Spark and Flink have none). `seed`: of
-    resampled days and drawn rows.
+    each group of 20 rows or more is profiled by itself (the 200 greatest), the others together as "few"; one with fewer
+    than ten different times has the specification of all. `arrival`: a column of times of arrival; default: rows
+    arrived in their order (those of Spark and Flink have none). `seed`: of resampled days and drawn rows.
 
     Of more than `max_rows` rows all are counted, for units, sentinels, granularities, groups and the span; polls,
     duplicates, short outages, order and steps are looked for in about `max_rows` of them, the rows of up to 16
@@ -188,10 +188,17 @@ def _found(
             "null", "note", read.nulls / read.rows, (), f"{percent(read.nulls / read.rows)} of the rows have no time.",
             "They are rejected (WA-1003).",
         )  # fmt: skip
-    if whole.rows < LEAST_ROWS:
+    if whole.rows < LEAST_ROWS or whole.distinct < LEAST_DISTINCT:
+        few = (
+            f"{whole.rows} usable rows are"
+            if whole.rows < LEAST_ROWS
+            else f"{whole.distinct} different times in {whole.rows:,} usable rows are"
+            if whole.distinct > 1
+            else f"All {whole.rows:,} usable rows have one time, which is"
+        )
         yield Finding(
-            "too few", "doubt", 1.0, (), f"{whole.rows} usable rows are too few to judge their times.",
-            f"Give {LEAST_ROWS} or more.",
+            "too few", "doubt", 1.0, (), f"{few} too few to judge their times.",
+            f"Give {LEAST_ROWS} or more, of {LEAST_DISTINCT} different times at least.",
         )  # fmt: skip
         return
     each = groups or {(): whole}
@@ -254,12 +261,20 @@ def _polls(each: dict[tuple[Any, ...], GroupProfile]) -> Iterator[Finding]:
     rows = sum(each[key].rows for key in polled) / max(1, sum(found.rows for found in each.values()))
     key, poll = next(iter(polled.items()))
     whose = _name(key) if len(polled) == 1 else f"{len(polled)} groups (first: {_name(key)})"
-    skipped = f", {percent(poll.skipped)} of the polls without a row" if poll.skipped > 0.005 else ""
+    skipped, gaps = "", ""
+    if poll.skipped > 0.005:
+        skipped = f", {percent(poll.skipped)} of the polls without a row"
+        least, longest = exact(poll.least_us), exact(poll.longest_us)
+        gaps = (
+            f" The specification, {longest}, allows for polls without a row that were not made (99.5 % of the gaps are "
+            f'no longer); if they were made and found nothing, say "{least}".'
+        )
+    remedy = "If a poll finds events, they happened up to a period before; a sensor that reads its value then is exact."
     yield Finding(
         "polling", "note", rows, (),
         f"Rows of {whose} come every {format_duration(round(poll.period_us, 1))}{skipped}; phases concentrate to "
         f"{poll.local:.2f} locally and {poll.overall:.2f} over all times.",
-        "If a poll finds events, they happened up to a period before; a sensor that reads its value then is exact.",
+        remedy + gaps,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from whenabouts.core.clocks.profile.columns import with_ends
+from whenabouts.core.clocks.profile.columns import LEAST_DISTINCT, with_ends
 from whenabouts.core.clocks.profile.findings import Finding, percent
 from whenabouts.core.clocks.profile.gaps import instant
 from whenabouts.core.clocks.profile.group_profile import GroupProfile, exact
@@ -55,7 +55,7 @@ class Profile:
         Without `group` it holds for all rows: where groups differ it is the widest of theirs.
 
         Raises InputError WA-1081 where the column cannot be read as it is (a wrong unit, floats), or has under 20
-        usable rows; QueryError WA-2074 for a group that is not there.
+        usable rows or ten different times; QueryError WA-2074 for a group that is not there.
         """
         return self._readable(group).spec(self.time)
 
@@ -165,7 +165,7 @@ class Profile:
             "lateness_us": self.lateness(),
             "spec": self._widest.spec_text(self.time) if readable else None,
             "whole": self.whole.to_dict(self.time),
-            "groups": [each.to_dict(self.time) for each in self.groups.values()],
+            "groups": [{**each.to_dict(self.time), "spec": self._spec_text(each)} for each in self.groups.values()],
         }
 
     def to_html(self, path: str | Path) -> Path:
@@ -210,8 +210,15 @@ class Profile:
     @property
     def _widest(self) -> GroupProfile:
         """The profile whose specification holds for all rows: the widest of the groups'."""
-        each = list(self.groups.values()) if self.groups else [self.whole]
+        each = [found for found in self.groups.values() if found.distinct >= LEAST_DISTINCT] or [self.whole]
         return max(each, key=lambda found: found.spec(self.time).max_uncertainty_us or 0)
+
+    def _telling(self, found: GroupProfile) -> GroupProfile:
+        """The profile that says how uncertain the rows of a group are: its own, if it has times enough."""
+        return found if found.distinct >= LEAST_DISTINCT else self._widest
+
+    def _spec_text(self, found: GroupProfile) -> str:
+        return self._telling(found).spec_text(self.time)
 
     def _readable(self, group: Any) -> GroupProfile:
         if any(found.kind in _UNREADABLE for found in self.findings):
@@ -225,7 +232,7 @@ class Profile:
                 f"there is no group {group!r}",
                 f"it has {', '.join(map(repr, self.groups)) or 'none'}",
             )
-        return self.groups[group]
+        return self._telling(self.groups[group])
 
     def _unreadable(self) -> Finding:
         return next(found for found in self.findings if found.kind in _UNREADABLE)
@@ -251,7 +258,7 @@ class Profile:
             table.append(("lateness", f"{exact(lateness)} for {percent(share)} of the rows ({late} of these later)"))
         shown = list(self.groups.items())[:_SHOWN_GROUPS]
         table += [
-            (f"group {_text(key)}", f"{each.rows:,} rows, {each.granularity()}: {each.spec_text(self.time)}")
+            (f"group {_text(key)}", f"{each.rows:,} rows, {each.granularity()}: {self._spec_text(each)}")
             for key, each in shown
         ]
         if len(self.groups) > len(shown):
@@ -260,7 +267,7 @@ class Profile:
 
     def _group_rows(self) -> list[tuple[object, ...]]:
         return [
-            (_text(key), f"{each.rows:,}", each.granularity(), each.spec_text(self.time))
+            (_text(key), f"{each.rows:,}", each.granularity(), self._spec_text(each))
             for key, each in self.groups.items()
         ]
 
