@@ -165,11 +165,10 @@ class WatchOperator:
             return f"The clock of {self.query.reading} stepped {'ahead' if alarm.by_us > 0 else 'back'} by {by}."
         if alarm.kind == ENDS:
             return "The learned clock no longer fits: too many delays lie at the ends of its distribution."
-        late = "later" if alarm.kind == HIGH else "earlier"
-        return (
-            f"The learned clock no longer fits: readings are {late} than it says, by "
-            f"{'' if alarm.by_us > 0 else '-'}{by} in the median of the last rows."
-        )
+        late, other = ("later", "earlier") if alarm.kind == HIGH else ("earlier", "later")
+        agrees = alarm.by_us >= 0 if alarm.kind == HIGH else alarm.by_us <= 0
+        far = f"by {by} in" if agrees else f"though {by} {other} in"
+        return f"The learned clock no longer fits: readings are {late} than it says, {far} the median of the last rows."
 
 
 def _states(rows: pa.Table) -> Iterator[ClockState]:
