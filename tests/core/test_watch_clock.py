@@ -85,14 +85,13 @@ def test_a_learned_clock_is_watched_with_its_own_error() -> None:
 
 
 def test_sentences_say_earlier_by_a_duration_above_zero() -> None:
-    late = np.random.default_rng(1).exponential(80_000, 3_000).astype(np.int64)
+    late = np.random.default_rng(1).normal(0, 80_000, 3_000).astype(np.int64)
     rows = pa.table({"id": np.arange(3_000), "seen": SEEN[:3_000], "t": SEEN[:3_000] + 5_000_000 + late})
     clock = wa.learn_delay(rows, rows, on="id", left_time="seen", right_time="t")
-    for by, kind, word in ((-30_000, "early", "earlier"), (60_000, "late", "later")):
+    for by, kind, word in ((-40_000, "early", "earlier"), (40_000, "late", "later")):
         moved = rows.set_column(2, "t", pa.array(rows["t"].to_numpy() + by))
-        alarms = wa.watch_clock(moved, reading="t", against="seen", clock=clock).to_pylist()
-        alarm = next(each for each in alarms if each["kind"] == kind)
-        assert (alarm["by_us"] > 0) == (by > 0)
+        alarm = wa.watch_clock(moved, reading="t", against="seen", clock=clock).to_pylist()[0]
+        assert (alarm["kind"], alarm["by_us"] > 0) == (kind, by > 0)
         assert re.search(rf"readings are {word} than it says, by \d+(\.\d+)? ms in the median", alarm["sentence"])
 
 
