@@ -1,47 +1,45 @@
-"""Hints name the options of the command, or the words of a text, not arguments of Python."""
+"""What messages of the core say in Python is still what they say, so that the command line can say it in its words."""
 
 from __future__ import annotations
 
+import ast
 import re
-import shlex
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-Cli = Callable[..., Result]
+from whenabouts.cli.spelled_hints import _OPTIONS, _TEXTS
 
-JOIN = "join a.csv b.csv --left-time t --right-time"
-TEXT = "SELECT A.v FROM x A, y B WHERE WINDOW(A, B)"
-STREAMS = "--input x=a.csv --input y=b.csv"
+ROOT = Path(__file__).parents[2]
+
+MUCH = 20
+"""Characters that tell a message from another one."""
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (f"{JOIN} t --deadline 5s --confidence 0.5 --stream", "add --since D, or use --between LO,HI"),
-        (f"{JOIN} t --delay 5s --confidence 0.5 --stream", "add --until D, or use --between LO,HI"),
-        (f"{JOIN} t,u --within 1s --aggregate n=count", "give --confidence P, or ask chance functions only"),
-        (f"{JOIN} t --within 1s --confidence 1 --ties nearest", "say which side chooses: --best left"),
-        (f"asof-{JOIN} t,u", "give --confidence P, how probable it has to be"),
-        ("window-join x=a.csv y=b.csv --time t --time y=t,u --window x,y=1s", "write --window A,B=D@P; @1 asks"),
-        ("coalesce a.csv --time t --values v --equivalence bogus", "choose one of equal, absolute_tolerance:E"),
-        ("coalesce a.csv --time t --group k --values v --rows 2 --stream", "--per-group distributes it"),
-        (f"query \"{TEXT} = '1 s'\" {STREAMS} --time x=t --time y=t,u", "write WITH THRESHOLD P after the window"),
-        (
-            'query "SELECT k, v, VALID(s) FROM x [ROWS 2] s COALESCE ON v GROUP BY k" --input x=a.csv --streaming',
-            "[PARTITION BY GROUP ROWS N] distributes it",
-        ),
-        (
-            f'query "SELECT A.v FROM x A ASOF JOIN y B ON A.k = B.k AND TIME(A) >= TIME(B)" {STREAMS} --time y=t,u',
-            "write WITH THRESHOLD P, how probable",
-        ),
-    ],
-)
-def test_hints_are_in_the_words_of_the_command(cli: Cli, tmp_path: Path, words: str, hint: str) -> None:
-    (tmp_path / "a.csv").write_text("k,t,v\n1,1000000,5\n")
-    (tmp_path / "b.csv").write_text("k,t,u,w\n1,1000000,2000000,7\n")
-    told = cli(*shlex.split(words)).stderr
-    assert hint in told
-    assert not re.search(r"[a-z_]=(\.\.\.|True|False|\W)|a function|\(\.\.\.\)|Point", told.partition("(hint: ")[2])
+@cache
+def texts() -> tuple[list[str], list[str]]:
+    """All texts in the sources of the core and the planner, and patterns of those into which something is put."""
+    plain, patterns = [], []
+    for path in [*(ROOT / "core").rglob("*.py"), *(ROOT / "planner").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                plain.append(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                said = [part.value if isinstance(part, ast.Constant) else "" for part in node.values]
+                if sum(map(len, said)) >= MUCH:
+                    patterns.append("".join(re.escape(text) or ".+" for text in said))
+    return plain, patterns
+
+
+@pytest.mark.parametrize("python", sorted({python for python, _ in _OPTIONS + _TEXTS}))
+def test_a_message_says_this(python: str) -> None:
+    plain, patterns = texts()
+    assert any(python in text for text in plain) or any(re.fullmatch(pattern, python) for pattern in patterns)
+
+
+def test_what_no_message_says_is_found_out() -> None:
+    plain, patterns = texts()
+    python = "give a=..., which nobody says in any of the messages"
+    assert not any(python in text for text in plain)
+    assert not any(re.fullmatch(pattern, python) for pattern in patterns)

@@ -45,6 +45,10 @@ class Place:
         """An error at this place: what is wrong, and what was expected."""
         return QueryError(code, f"{self}: {problem}", f"expected {expected}")
 
+    def placed(self, error: QueryError) -> QueryError:
+        """An error of what the text asks for, at this place."""
+        return QueryError(error.code, f"{self}: {error.problem}", error.hint)
+
 
 @dataclass(frozen=True, slots=True)
 class WindowClause:

@@ -235,7 +235,7 @@ class _Replaced:
             try:
                 aggregates_of({name: asked})
             except QueryError as error:
-                raise place.wrong(error.problem, error.hint, error.code) from None
+                raise place.placed(error) from None
             self._asked[asked] = name
             self._taken.add(name)
         column = exp.column(self._asked[asked])

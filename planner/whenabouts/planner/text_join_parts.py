@@ -39,7 +39,7 @@ def parts_of(scope: Scope, conditions: Sequence[Any]) -> Parts:
             try:
                 parts.edges[-1] = replace(edge, confidence=Condition(edge.lo_us, edge.hi_us, confidence).confidence)
             except QueryError as error:
-                raise scope.place(node).wrong(error.problem, error.hint, error.code) from None
+                raise scope.place(node).placed(error) from None
         elif is_call(node, "OVERLAPS"):
             first, second = _two_streams(scope, node)
             parts.edges.append(Edge(first, second, 0, 0, POSSIBLE))
