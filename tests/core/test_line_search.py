@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
-from whenabouts.core.clocks.line_search import FoundLine, plan_levels, search, search_level
+from whenabouts.core.clocks.line_search import FoundLine, coarsest_cell, plan_levels, search, search_level
 from whenabouts.core.clocks.line_significance import chance_of, cumulants, log_tail, scores
 from whenabouts.core.clocks.line_sums import best_line, line_path, line_sums
 from whenabouts.core.clocks.pair_images import Window, by_pairs, by_transforms, pair_image
@@ -238,3 +238,10 @@ def test_levels_keep_to_the_budget(budget: int, cells: list[int]) -> None:
         assert level.cells <= budget
         assert level.window.segments * level.window.cells * level.cell_us >= DAY
         assert level.most / level.window.segments / level.window.cells >= 3e-3
+
+
+def test_cells_of_a_narrow_search_are_as_wide_as_delays_may_be() -> None:
+    """They are 900 to the greatest offset, or fewer, down to 30, if 131,072 of them would make the span."""
+    for offset, cell in ((3_600_000_000, 4_000_000), (60_000_000, 659_179), (1_000_000, 33_333)):
+        assert coarsest_cell(DAY, offset, 1) == plan_levels(DAY, offset, 1e-5, 1, 2**26)[0].cell_us == cell
+    assert coarsest_cell(DAY, 1_000_000, 1_000_000) == 4_000_000

@@ -177,7 +177,7 @@ def _of_pairs(pairs: Streams, tick: int | None, asked: Asked, columns: tuple[str
 
 def _learned(sides: Sides, pairs: Streams, asked: Asked, base: dict[str, Any]) -> LearnedClock:
     levels = plan_levels(sides.span_us, asked.max_offset_us, asked.max_drift, max(sides.ticks_us), asked.max_cells)
-    finest = levels[-1].cell_us if levels else coarsest_cell(asked.max_offset_us, max(sides.ticks_us))
+    finest = levels[-1].cell_us if levels else coarsest_cell(sides.span_us, asked.max_offset_us, max(sides.ticks_us))
     least = VISIBLE * math.sqrt(finest / sides.span_us)
     if not levels or least > 1:
         why = (
@@ -250,6 +250,12 @@ def _measured(
     # The readings themselves, not dithered: their granularities are part of the delay.
     readings = [(left - sides.origin_us, right - sides.origin_us - shift) for left, right in pairs]
     shape = delay_shape(readings, sides.span_us, fitted.offset_us, fitted.drift, fitted.jitter_us)
+    if shape.pairs < FEWEST_PAIRS:  # a part of a delay that is wider than the cells is beyond chance, and no line
+        few = (
+            f"The best line holds {shape.pairs:.0f} pairs, {FEWEST_PAIRS} are needed: if delays are wider than cells "
+            f"of {format_duration(line.cell_us)}, widen max_offset."
+        )
+        return LearnedClock(reason="not_significant", sentence=few, evidence=own, **base)
     return _clock(sides, asked, base, own, fitted, shift, shape)
 
 

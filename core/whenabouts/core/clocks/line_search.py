@@ -12,7 +12,9 @@ from whenabouts.core.clocks.line_sums import best_line
 from whenabouts.core.clocks.pair_images import Streams, Window, image_of
 
 CELLS_OF_RANGE = 900
-"""Cells of the coarsest level to the greatest offset."""
+FEWEST_OF_RANGE = 30
+CELLS_OF_SPAN = 2**17
+"""Cells of the coarsest level to the greatest offset: 900, and down to 30 as long as so many of them make the span."""
 FINER = 4
 LEAST_SEGMENTS = 32
 MARGIN = 8
@@ -56,9 +58,10 @@ class FoundLine:
         return self.fap < alpha and self.fap_without_best < NOT_DOMINATED
 
 
-def coarsest_cell(max_offset_us: int, tick_us: int) -> int:
-    """The width of the widest cells, in microseconds."""
-    return max(max_offset_us // CELLS_OF_RANGE, 4 * tick_us, 1)
+def coarsest_cell(span_us: int, max_offset_us: int, tick_us: int) -> int:
+    """The width of the widest cells, in microseconds: delays may be as wide, however narrow the search is."""
+    least = min(max_offset_us // FEWEST_OF_RANGE, span_us // CELLS_OF_SPAN)
+    return max(max_offset_us // CELLS_OF_RANGE, least, 4 * tick_us, 1)
 
 
 def plan_levels(span_us: int, max_offset_us: int, max_drift: float, tick_us: int, max_cells: int) -> list[Level]:
@@ -68,7 +71,7 @@ def plan_levels(span_us: int, max_offset_us: int, max_drift: float, tick_us: int
     [4000000, 1000000, 250000]
     """
     levels: list[Level] = []
-    cell = coarsest_cell(max_offset_us, tick_us)
+    cell = coarsest_cell(span_us, max_offset_us, tick_us)
     while True:
         segments = 1 << (max(LEAST_SEGMENTS, math.ceil(max_drift * span_us / cell)) - 1).bit_length()
         cells = max(-(-(span_us // cell + 1) // segments), 1)
