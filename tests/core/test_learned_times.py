@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -123,3 +124,26 @@ def test_every_join_finds_the_pairs_of_the_corrected_times(drift: int) -> None:
         answers.append([each.select([name for name in each.column_names if name not in "rc"]) for each in found])
     assert [each.num_rows > 50 for each in answers[0]] == [True] * 4
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("drift", [0.0, 50e-6])
+def test_one_clock_for_both_sides_is_refused(drift: float) -> None:
+    random, ids = np.random.default_rng(1), np.arange(400)
+    sent = np.sort(random.integers(0, 86_400_000_000, 400)) + 1_700_000_000_000_000
+    received = sent + 5_000_000 + random.integers(0, 90_000, 400) + (drift * (sent - sent[0])).astype(np.int64)
+    sides = (pa.table({"id": ids, "t": pa.array(times, pa.timestamp("us"))}) for times in (sent, received))
+    clock = wa.learn_delay(*sides, on="id", left_time="t", right_time="t")
+    assert (clock.drift_ppb != 0) == (drift != 0)
+    there, back, exact = clock.spec(), clock.spec("left"), wa.Point("t")
+    condition = wa.within("1 s", confidence=0.5)
+    joins: list[Callable[..., object]] = [
+        lambda **times: wa.TimingJoin(condition=condition, **times),
+        lambda **times: wa.AsofJoin(confidence=0.5, **times),
+        lambda **times: wa.JoinAggregate(condition=condition, aggregates={"n": "count"}, **times),
+    ]
+    for join in joins:
+        for left, right in ((back, there), (there, back)):
+            with pytest.raises(wa.QueryError, match="WA-2006: one learned clock is given for both sides"):
+                join(left_time=left, right_time=right)
+        for left, right in ((exact, there), (back, exact), (there, there)):
+            join(left_time=left, right_time=right)

@@ -18,7 +18,7 @@ from whenabouts.cli.options import TIME_UNITS, key_columns
 @click.option("--kind", metavar="COL", help="A column of the right rows: each kind has its own distribution of delays.")
 @click.option(
     "--drift", type=click.Choice(["auto", "fit", "none"]), default="auto", show_default=True,
-    help="auto keeps a drift that exceeds 3 standard errors.",
+    help="auto keeps a drift that chance gives in 0.3 % of cases.",
 )  # fmt: skip
 @click.option("--duplicates", type=click.Choice(["refuse", "first"]), default="refuse", show_default=True,
               help="What to do about ids that a side has more than once, if they are many.")  # fmt: skip
@@ -26,6 +26,8 @@ from whenabouts.cli.options import TIME_UNITS, key_columns
               help="drop leaves differences beyond 20 median deviations out of the distribution.")  # fmt: skip
 @click.option("--shortest", metavar="D", help="Least right - left that can occur.")
 @click.option("--longest", metavar="D", help="Greatest right - left that can occur.")
+@click.option("--max-error", default=0.2, show_default=True, type=float,
+              help="The greatest error of the delay's distribution with which it is used.")  # fmt: skip
 @click.option("--time-zone", metavar="ZONE", help="Time zone of times without one (default: UTC).")
 @click.option("--time-unit", type=click.Choice(TIME_UNITS), help="Unit of integer times since 1970 (default: us).")
 @click.option("-o", "--output", metavar="CLOCK.json",

@@ -15,6 +15,7 @@ from whenabouts.core.runtime.time_slots import LEAST_WIDTH_US, TimeSlots
 from whenabouts.core.times.clock_errors import resolve_clocks_to_left
 from whenabouts.core.times.conditions import confidence_of
 from whenabouts.core.times.lateness import Lateness
+from whenabouts.core.times.learned import check_one_side
 from whenabouts.core.times.time_specs import Point, TimeSpec
 
 LEFT, RIGHT = 0, 1
@@ -69,6 +70,7 @@ class AsofJoinSettings:
             checks.whole_number("max_candidates", self.max_candidates)
         left, right = (checks.time_of(f"{side}_time", getattr(self, f"{side}_time")) for side in self.inputs)
         object.__setattr__(self, "confidence", self._confidence(left, right))
+        check_one_side(left, right)
         left, right = resolve_clocks_to_left(left, right)
         object.__setattr__(self, "left_time", left)
         object.__setattr__(self, "right_time", right)

@@ -21,7 +21,7 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.durations import MAX_DURATION_US
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.limits import FARTHEST_US
-from whenabouts.core.times.time_specs import Templated
+from whenabouts.core.times.time_specs import Templated, TimeSpec
 
 BILLION = 10**9
 
@@ -106,3 +106,23 @@ class Learned(Templated):
         ahead = f"{abs(self.offset_us)} us {'behind' if self.offset_us < 0 else 'ahead'} at {self.t_ref_us} us"
         gains = f"{'loses' if self.drift_ppb < 0 else 'gains'} {abs(self.drift_ppb)} ppb"
         return f"Learned({self.t!r} is {ahead} and {gains}, {self.described('u')})"
+
+
+def check_one_side(left: TimeSpec, right: TimeSpec) -> None:
+    """Raise QueryError WA-2006 where one clock was given for both sides: each puts the times of its side on the clock
+    of the other, so that its offset would be in the differences twice.
+
+    >>> from whenabouts.core.times.distributions import uniform
+    >>> there, back = (Learned("t", offset, 0, at, uniform(-1, 1)) for offset, at in ((5, 100), (-5, 105)))
+    >>> check_one_side(back, there)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    whenabouts.core.errors.QueryError: WA-2006: one learned clock is given for both sides: its offset would count ...
+    """
+    if not (isinstance(left, Learned) and isinstance(right, Learned)) or not left.offset_us:
+        return
+    if left.offset_us == -right.offset_us and left.t_ref_us + left.offset_us == right.t_ref_us:
+        raise QueryError(
+            Code.BAD_OPTION,
+            "one learned clock is given for both sides: its offset would count twice",
+            "give it for one of them, and a Point or another own specification for the other",
+        )

@@ -13,6 +13,7 @@ from whenabouts.core.runtime.time_slots import LEAST_WIDTH_US, TimeSlots
 from whenabouts.core.times.clock_errors import resolve_clocks
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.lateness import Lateness
+from whenabouts.core.times.learned import check_one_side
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode, home_input
 from whenabouts.core.timing_join.where import SIDES, described_where, where_of
@@ -65,6 +66,7 @@ class TimingJoinSettings:
         object.__setattr__(self, "where", where_of(self.where))
         object.__setattr__(self, "how", self.mode.how)
         left, right = (checks.time_of(f"{side}_time", getattr(self, f"{side}_time")) for side in self.inputs)
+        check_one_side(left, right)
         left, right = resolve_clocks(left, right)
         object.__setattr__(self, "left_time", left)
         object.__setattr__(self, "right_time", right)
