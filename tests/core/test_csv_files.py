@@ -29,11 +29,11 @@ def written(folder: Path, text: str) -> Path:
     ("text", "line", "rest"),
     [
         ('t,k\n1,"x\n2,y\n3,z\n', 2, "the rest of the file, 2 more lines"),
-        ('t,k\r\n1,"x\r\n2,y\r\n', 2, "the rest of the file, 1 more lines"),
+        ('t,k\r\n1,"x\r\n2,y\r\n', 2, "the rest of the file, 1 more line "),
         ('t,k\n1,y\n2,"x', 3, "not closed \\(hint"),
         ('t,k\n1,"x""', 2, "not closed \\(hint"),
         ('t,k\n1,"two\nlines"\n2,"\n', 4, "not closed \\(hint"),
-        ('t,"k\n1,x\n', 1, "the rest of the file, 1 more lines"),
+        ('t,"k\n1,x\n', 1, "the rest of the file, 1 more line "),
     ],
 )
 def test_a_quote_that_is_not_closed_is_refused(tmp_path: Path, text: str, line: int, rest: str) -> None:

@@ -64,7 +64,7 @@ class RootGroup(click.Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the options, which also answers --help and --version."""
-        with _told_in_one_line():
+        with _reported_in_one_line():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -72,7 +72,7 @@ class RootGroup(click.Group):
         if not os.environ.get(TRACEBACK):  # libraries of engines log a traceback for Ctrl-C
             logging.getLogger().addHandler(logging.NullHandler())
         try:
-            with _told_in_one_line(), stoppable():
+            with _reported_in_one_line(), stoppable():
                 return guarded(lambda: super(RootGroup, self).invoke(ctx), doing="the command")
         except KeyboardInterrupt:
             say("interrupted", err=True)
@@ -86,7 +86,7 @@ class RootGroup(click.Group):
 
 
 @contextmanager
-def _told_in_one_line() -> Iterator[None]:
+def _reported_in_one_line() -> Iterator[None]:
     """Turn coded errors into failures that click prints, unless their traceback is asked for."""
     try:
         yield

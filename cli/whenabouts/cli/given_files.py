@@ -48,12 +48,20 @@ def input_path(path: str, what: str = "input", extension: Callable[[Path], str] 
 def text_of(path: str | Path, hint: str) -> str:
     """The text of a file. Raises: InputError WA-1008, with the hint, if it cannot be read or is not UTF-8."""
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        problem = f"it is not UTF-8, at byte {error.start}"
+        data = Path(path).read_bytes()
     except OSError as error:
-        problem = f"it cannot be read: {error.strerror or error}"
-    raise InputError(Code.UNREADABLE_FILE, f"{path}: {problem}", hint)
+        problem = f"{path}: it cannot be read: {error.strerror or error}"
+        raise InputError(Code.UNREADABLE_FILE, problem, hint) from error
+    return decoded(data, str(path), hint)
+
+
+def decoded(data: bytes, name: str, hint: str) -> str:
+    """The bytes of a file as text. Raises: InputError WA-1008, with the hint, if they are not UTF-8."""
+    try:
+        return data.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        problem = f"{name}: it is not UTF-8, at byte {error.start}"
+        raise InputError(Code.UNREADABLE_FILE, problem, hint) from error
 
 
 def take_stdin(what: str) -> None:

@@ -64,7 +64,7 @@ def output_file(target: str | Path) -> Iterator[IO[bytes]]:
     """The file of an output, under its name only when it is complete. A link is followed; what is no file, such as a
     named pipe, is written to as it is. Raises: EngineError WA-3005 for failed writes."""
     path = Path(target)
-    with told_if_not_written(target):
+    with reported_if_not_written(target):
         if _is_device(path):
             with path.open("wb") as file:
                 yield file
@@ -74,7 +74,7 @@ def output_file(target: str | Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def told_if_not_written(target: str | Path) -> Iterator[None]:
+def reported_if_not_written(target: str | Path) -> Iterator[None]:
     """Turn failed writes into EngineError WA-3005."""
     try:
         yield

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whenabouts.cli.given_files import STDIN, note_read, take_stdin, text_of
+from whenabouts.cli.given_files import STDIN, decoded, note_read, take_stdin, text_of
 from whenabouts.cli.named_options import check_names, lateness_by_name, stream_paths, times_by_name
 from whenabouts.cli.options import STREAMING, CommonOptions, options_besides_stream
 from whenabouts.cli.say import say_all, warnings_as_notes
-from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.errors import Code, QueryError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,10 +126,7 @@ def _text_of(text: str) -> str:
         return text
     if text[1:] == STDIN:
         take_stdin("the query")
-        try:
-            return sys.stdin.buffer.read().decode()
-        except UnicodeDecodeError as error:
-            raise InputError(Code.UNREADABLE_FILE, f"stdin: it is not UTF-8, at byte {error.start}", _QUERY) from error
+        return decoded(sys.stdin.buffer.read(), "stdin", _QUERY)
     note_read(text[1:])
     return text_of(text[1:], _QUERY)
 

@@ -62,7 +62,7 @@ def tell(
     `repeated`: options that the join takes as well, with their values. With `--output -` the clock is on stdout and
     everything else on stderr. Raises: EngineError WA-3005 for failed writes.
     """
-    from whenabouts.cli.output_files import STDOUT, told_if_not_written
+    from whenabouts.cli.output_files import STDOUT, reported_if_not_written
     from whenabouts.core.clocks.clock_files import write_clock
 
     output, html = written
@@ -72,10 +72,10 @@ def tell(
         say(json.dumps(clock.to_dict(), indent=1, allow_nan=False))
         output = None
     elif output is not None:
-        with told_if_not_written(output):
+        with reported_if_not_written(output):
             write_clock(clock, output)
     if html is not None:
-        with told_if_not_written(html):
+        with reported_if_not_written(html):
             clock.to_html(html)
     if not clock.found:
         click.get_current_context().exit(REJECTED_AND_STRICT)

@@ -97,10 +97,10 @@ def parse_expression(text: str) -> Expression:
         return from_sqlglot(found[0], text)
     except sqlglot.errors.SqlglotError as error:
         problems = getattr(error, "errors", None) or [{"description": str(error), "line": 1, "col": 1}]
-        told = problems[0]["description"]
-        if "Required keyword" in told:  # it names sqlglot's classes
-            told = f"something is missing near {problems[0]['highlight']!r}"
-        raise _refused((problems[0]["line"], problems[0]["col"]), told, text) from error
+        problem = problems[0]["description"]
+        if "Required keyword" in problem:  # it names sqlglot's classes
+            problem = f"something is missing near {problems[0]['highlight']!r}"
+        raise _refused((problems[0]["line"], problems[0]["col"]), problem, text) from error
     except RecursionError as error:
         raise _refused((1, 1), _TOO_DEEP, text) from error
 

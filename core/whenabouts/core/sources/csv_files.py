@@ -93,7 +93,7 @@ def _refuse_open_quote(file: Path, content: bytes) -> None:
         field = _FIELD.match(content, at)
         if field is None:
             line, after = content.count(b"\n", 0, at) + 1, content[at:].rstrip(b"\r\n").count(b"\n")
-            swallowed = f": it would hold the rest of the file, {after} more lines" if after else ""
+            swallowed = f": it would hold the rest of the file, {after} more line{'s' * (after > 1)}" if after else ""
             raise InputError(
                 Code.UNREADABLE_FILE,
                 f"{file}: a quote that begins a value in line {line} is not closed{swallowed}",
