@@ -518,11 +518,11 @@ def show(case: Case, name: str, cost: Cost, note: str = "") -> None:
 
 HEADS = {
     "case": f"| case | keys | rows a step and side | {' | '.join(BUILDERS)} | ours over native | without JIT | wanted "
-    "| ours, exact over native V4 | without JIT | wanted | CPU-s a step | steps | state over |\n"
-    + "| --- " * (12 + len(BUILDERS))
+    "| ours, exact over native V4 | without JIT | wanted | CPU-s a step | steps | state over | CPU |\n"
+    + "| --- " * (13 + len(BUILDERS))
     + "|",
-    "scaling": "| scaling | one core, rows/s | two cores, rows/s | ratio | wanted | compiler's share of the CPU |\n"
-    + "| --- " * 6
+    "scaling": "| scaling | one core, rows/s | two cores, rows/s | ratio | wanted | compiler's share | CPU |\n"
+    + "| --- " * 7
     + "|",
 }
 
@@ -532,7 +532,8 @@ Medians of the measured steps, a step of each contender in turn: ours with inter
 join with its default state format and with format 4 (`V4`). Rows of both sides per CPU-second of the JVM (its compiler
 threads apart, as JIT: they rest once a stream has run for long), the Python workers and the driver. `without JIT`: the
 ratio without the compiler. `state over`: bytes of our state over the raw bytes of the columns of the rows that it
-holds, and over the forecast. What has no line has not been measured.
+holds, and over the forecast. `CPU`: of the machine; speeds of two differ, ratios less so. What has no line has not
+been measured.
 
 `scaling`: one join alone with two buckets, all its processes pinned to one core and to two in turn, once the JVM's
 compiler is nearly at rest; micro-batches one after the other, each with the next one's files ready, and the median of
@@ -550,7 +551,7 @@ def table_row(case: Case, costs: dict[str, list[Cost]], found: Found) -> str:
         else:
             cells += ["", "", ""]
     spent = "; ".join(f"{name}: {parts(each)}" for name, each in costs.items())
-    return f"| {' | '.join(map(str, [*cells, spent, case.measured, found]))} |"
+    return f"| {' | '.join(map(str, [*cells, spent, case.measured, found, cpu_model()]))} |"
 
 
 def record(out: Path, line: str) -> None:
@@ -569,14 +570,19 @@ def record(out: Path, line: str) -> None:
 
 
 def machine() -> str:
-    """The machine of the measurements."""
-    told = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(":")[2].strip() for line in told if line.startswith("model name")), "")
+    """What the measurements ran on."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "numba"))
     return (
-        f"{model or platform.machine()}, {os.cpu_count()} cores; Python {platform.python_version()}, {packages}, "
-        f"Java {java_version()}; RocksDB state with changelogs; checkpoints for which Hadoop starts no process."
+        f"{os.cpu_count()} cores; Python {platform.python_version()}, {packages}, Java {java_version()}; RocksDB state "
+        "with changelogs; checkpoints for which Hadoop starts no process."
     )
+
+
+def cpu_model() -> str:
+    """As the machine names it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return (model or platform.machine()).replace("(R)", "")
 
 
 def settle(spark: SparkSession, who: str) -> None:
@@ -622,6 +628,7 @@ def scaling(names: Sequence[str], who: str, out: Path | None, suite: Suite) -> N
             suite.record(f"{told} / {words}", seconds[used], clock="wall", rows_in=2 * CASES[name].rows)
         rates = [2 * CASES[name].rows / median(each) for each in seconds.values()]
         cells = [f"{rates[0]:,.0f}", f"{rates[1]:,.0f}", f"{rates[1] / rates[0]:.2f}", "1.7", f"{compiling:.0%}"]
+        cells.append(cpu_model())
         line = f"| {told} | {' | '.join(cells)} |"
         click.echo(line)
         if out is not None:
