@@ -20,6 +20,7 @@ from whenabouts.core.hosting.worker_archive import import_roots
 from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages, check_spark
 from whenabouts.spark_plugin.pipelines import refused_in_pipelines
+from whenabouts.spark_plugin.socket_files import socket_file_options
 
 WORKER_DAEMON = "whenabouts.spark_plugin.worker_daemon"
 
@@ -60,6 +61,7 @@ def local_session(
         "spark.python.daemon.module": WORKER_DAEMON,
         PROVIDER_CONF: ROCKSDB,
     } | {name.replace("__", "."): str(value) for name, value in conf.items()}
+    options = socket_file_options(options["spark.master"]) | options
     if output is not None:
         _launch(options, output)
     builder = SparkSession.builder.appName(app_name)
