@@ -15,7 +15,6 @@ import whenabouts as wa
 from whenabouts.core import local
 from whenabouts.core.arrays import threads
 from whenabouts.core.local import run
-from whenabouts.core.times.limits import ALWAYS_US, NEVER_US
 from whenabouts.core.timing_join import range_search, strategies
 from whenabouts.core.timing_join.query import TimingJoin
 
@@ -105,27 +104,6 @@ def test_chunks_of_few_pairs_are_the_same_too(chunk_pairs: int, monkeypatch: pyt
     assert max(len(base) for base, _ in expected) <= chunk_pairs < sum(len(base) for base, _ in expected)
     with threads.using(3):
         assert chunks() == expected
-
-
-def test_a_look_at_a_few_values_finds_what_a_binary_search_finds() -> None:
-    random = np.random.default_rng(5)
-    for rows, keys, span in ((15, 1, 30), (17, 3, 10), (400, 5, 200), (400, 150, 50), (3_000, 4, 10**6)):
-        key = np.sort(random.integers(0, keys, rows))
-        starts = np.searchsorted(key, np.arange(keys + 1))
-        axis = random.integers(0, span, rows)
-        axis = axis[np.lexsort((axis, key))]
-        base_key = random.integers(0, keys, 500)
-        at = random.integers(-5, span + 5, 500)
-        bounds = at[:, None] + np.sort(random.integers(-span // 8, span // 8 + 1, (500, 4)), axis=1)
-        bounds[::7, 2] = bounds[::7, 1] - 1  # nothing is sure
-        bounds[::11, 3] = bounds[::11, 0] - 5  # nothing matches
-        bounds[::13, :2], bounds[::17, 2:] = NEVER_US, ALWAYS_US
-        found = []
-        for gallop in (True, False):
-            out = np.empty((500, 4), np.int32)
-            range_search.locate(bounds, base_key, axis, starts, gallop, np.stack((starts[:-1], starts[:-1])), out)
-            found.append(out.tolist())
-        assert found[0] == found[1], (rows, keys)
 
 
 def test_an_interrupt_ends_the_work_early() -> None:

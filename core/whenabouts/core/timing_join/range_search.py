@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.galloping import NEAR, first_at_least, first_at_least_near
+from whenabouts.core.arrays.galloping import first_at_least, first_at_least_near
 from whenabouts.core.arrays.jit import (
     BOOL,
     FOUR_INT64,
+    INT64,
     READ_INT32,
     READ_INT32_2D,
     READ_INT64,
@@ -20,7 +21,7 @@ from whenabouts.core.arrays.jit import (
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.times.limits import ALWAYS_US
 
-_WINDOW = 16  # how many values all four searches of a row look at together
+_NEAR = 7  # how many values `_first_of_near` looks at
 
 
 @compiled(FOUR_INT64(READ_INT64, READ_INT64))
@@ -28,10 +29,21 @@ def time_extremes(t_min: IntArray, t_max: IntArray) -> tuple[int, int, int, int]
     """Least `t_min`, greatest `t_max`, least and greatest length; the arrays must not be empty."""
     first, last = t_min[0], t_max[0]
     shortest = longest = last - first
-    for start, end in zip(t_min, t_max):  # noqa: B905  (numba's zip has no `strict`)
+    for i in range(t_min.size):
+        at = np.uint64(i)  # with a negative index, or numba's `zip`, the loop is not vectorised
+        start, end = t_min[at], t_max[at]
         first, last = min(first, start), max(last, end)
         shortest, longest = min(shortest, end - start), max(longest, end - start)
     return first, last, shortest, longest
+
+
+@compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
+def _first_of_near(axis: IntArray, low: int, last: int, value: int) -> int:
+    # The first index of `low : low + _NEAR` from which on `axis >= value`, or the one after them, but at most `last`.
+    # No branch depends on the data.
+    low += 4 * ((low + 3 < last) & (axis[np.uint64(low + 3)] < value))
+    low += 2 * ((low + 1 < last) & (axis[np.uint64(low + 1)] < value))
+    return low + ((low < last) & (axis[np.uint64(low)] < value))
 
 
 @compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT64_2D, WRITE_INT32_2D))
@@ -59,44 +71,34 @@ def locate(
         outer, sure, after_sure, after_outer = bounds[i, 0], bounds[i, 1], bounds[i, 2], bounds[i, 3]
         after_sure += after_sure < ALWAYS_US
         after_outer += after_outer < ALWAYS_US
-        low = max(lower[k] - NEAR // 2, first)
-        # Rows with few partners find all four ends in one look at a few values, without a branch that depends on them.
+        low = lower[k]
+        # The sure range is inside the outer one, and close to its ends.
         if (
             gallop
-            and low + _WINDOW <= axis.size
-            and (low == first or axis[low] < outer)
-            and (low + _WINDOW >= last or axis[low + _WINDOW - 1] >= max(outer, after_outer))
+            and low + _NEAR < axis.size
+            and (low == first or axis[low - 1] < outer)
+            and (low + _NEAR >= last or axis[low + _NEAR] >= max(outer, after_outer))
         ):
-            to_outer = to_sure = to_end_of_sure = to_end = 0
-            own = last - low
-            for j in range(_WINDOW):  # a constant number, so that it is vectorised
-                value, is_own = axis[np.uint64(low + j)], j < own
-                to_outer += is_own & (value < outer)
-                to_sure += is_own & (value < sure)
-                to_end_of_sure += is_own & (value < after_sure)
-                to_end += is_own & (value < after_outer)
-            lower[k] = i0 = low + to_outer
-            upper[k] = i3 = low + to_end
-            outer_hi = max(i0, i3)
-            sure_lo = min(max(low + to_sure, i0), outer_hi)
-            sure_hi = min(max(low + to_end_of_sure, sure_lo), outer_hi)
-            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
-            continue
-        if gallop:
-            lower[k] = i0 = first_at_least_near(axis, first, last, lower[k], outer)
-            upper[k] = i3 = first_at_least_near(axis, first, last, upper[k], after_outer)
-        else:
-            i0 = first_at_least(axis, first, last, outer)
-            i3 = first_at_least(axis, first, last, after_outer)
-        outer_hi = max(i0, i3)
-        # The sure range is inside the outer one, and close to its ends.
-        if gallop:
-            sure_lo = first_at_least_near(axis, i0, outer_hi, i0, sure)
+            lower[k] = outer_lo = _first_of_near(axis, low, last, outer)
+            upper[k] = outer_hi = _first_of_near(axis, low, last, after_outer)
+            outer_hi = max(outer_lo, outer_hi)
+            sure_lo, sure_hi = outer_lo, outer_hi
+            while sure_lo < outer_hi and axis[np.uint64(sure_lo)] < sure:
+                sure_lo += 1
+            while sure_hi > sure_lo and axis[np.uint64(sure_hi - 1)] >= after_sure:
+                sure_hi -= 1
+        elif gallop:
+            lower[k] = outer_lo = first_at_least_near(axis, first, last, low, outer)
+            upper[k] = outer_hi = first_at_least_near(axis, first, last, upper[k], after_outer)
+            outer_hi = max(outer_lo, outer_hi)
+            sure_lo = first_at_least_near(axis, outer_lo, outer_hi, outer_lo, sure)
             sure_hi = first_at_least_near(axis, sure_lo, outer_hi, outer_hi, after_sure)
         else:
-            sure_lo = first_at_least(axis, i0, outer_hi, sure)
+            outer_lo = first_at_least(axis, first, last, outer)
+            outer_hi = max(first_at_least(axis, first, last, after_outer), outer_lo)
+            sure_lo = first_at_least(axis, outer_lo, outer_hi, sure)
             sure_hi = first_at_least(axis, sure_lo, outer_hi, after_sure)
-        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
+        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = outer_lo, sure_lo, sure_hi, outer_hi
 
 
 @compiled((READ_INT32_2D, READ_INT32, WRITE_INT32_2D))
