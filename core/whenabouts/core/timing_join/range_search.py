@@ -43,7 +43,8 @@ def _first_of_near(axis: IntArray, low: int, last: int, value: int) -> int:
     # No branch depends on the data.
     low += 4 * ((low + 3 < last) & (axis[np.uint64(low + 3)] < value))
     low += 2 * ((low + 1 < last) & (axis[np.uint64(low + 1)] < value))
-    return low + ((low < last) & (axis[np.uint64(low)] < value))
+    low += (low < last) & (axis[np.uint64(low)] < value)
+    return low
 
 
 @compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT64_2D, WRITE_INT32_2D))
