@@ -11,10 +11,9 @@ computed so; it gives the same bits.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import (
@@ -24,6 +23,7 @@ from whenabouts.core.arrays.jit import (
     READ_INT64,
     WRITE_BOOL,
     WRITE_FLOAT64,
+    WRITE_INT32,
     WRITE_INT64,
     compiled,
 )
@@ -57,6 +57,11 @@ from whenabouts.core.times.limits import ALWAYS_US
 from whenabouts.core.times.templates import Template
 
 Direction = Literal["backward", "forward", "nearest"]
+_Number = TypeVar("_Number", bound=np.generic)
+
+_AT_ONCE = 1 << 16
+"""Candidates, and pairs of those of an integral, after which the kernel returns, so that an interrupt is seen: tens of
+milliseconds."""
 
 _UNCERTAIN = 1.0 - 2.0**-53
 """The greatest probability of what is not certain: confidence 1 relies on it."""
@@ -142,25 +147,37 @@ def prevailing(
     if forward:
         left_begin, left_end, right_begin, right_end, rank = -left_end, -left_begin, -right_end, -right_begin, -rank
         left_shapes, right_shapes = shapes_of(_mirrored(left.templates)), shapes_of(_mirrored(right.templates))
-    left_key, right_key = _keys(left), _keys(right)
+    left_key, right_key, left_shape = _keys(left), _keys(right), _numbers(left).astype(np.int64)
     keys = int(max(left_key.max(initial=-1), right_key.max(initial=-1))) + 1
     index = right_index(right_begin, right_end, _numbers(right), right_key, np.asarray(rank, np.int64), keys)
     n = len(left_begin)
     none_probability, high, rejected = np.empty(n), np.empty(n, np.int64), np.zeros(n, bool)
     offsets = np.zeros(n + 1, np.int64)
+    rows, probability = np.empty(2 * n + 64, np.int32), np.empty(2 * n + 64)
+    guess, previous = index.starts.copy(), np.full(keys + 1, -1)
     limits = (max_candidates.line, max_candidates.nearest_plane if direction == "nearest" else max_candidates.plane)
     tolerance = INFINITE if tolerance_us is None else min(tolerance_us, INFINITE)
-    rows, probability = _fill(
-        left_begin, left_end, _numbers(left).astype(np.int64), left_key, left_shapes, index, right_shapes,
-        direction == "nearest", tolerance, not allow_exact_matches, *limits,
-        offsets, none_probability, high, rejected,
-    )  # fmt: skip
+    done, before = 0, -1
+    while done < n:
+        if done == before:
+            rows, probability = _longer(rows), _longer(probability)
+        before = done
+        done = _fill(
+            done, left_begin, left_end, left_shape, left_key, left_shapes, index, right_shapes,
+            direction == "nearest", tolerance, not allow_exact_matches, *limits,
+            guess, previous, offsets, none_probability, high, rejected, rows, probability,
+        )  # fmt: skip
     if direction == "backward":
         high = left_end.copy()
     elif forward:
         high = -high
     high[high >= INFINITE] = ALWAYS_US
+    rows, probability = rows[: offsets[n]].copy(), probability[: offsets[n]].copy()
     return Prevailing(offsets, rows, probability, none_probability, high, rejected)
+
+
+def _longer(array: NDArray[_Number]) -> NDArray[_Number]:
+    return np.concatenate([array, np.empty_like(array)])
 
 
 def _supports(side: Side, shapes: Shapes) -> tuple[IntArray, IntArray]:
@@ -190,14 +207,13 @@ def _mirrored(templates: tuple[Template, ...]) -> tuple[Template, ...]:
     return tuple(Template(tuple((-hi, -lo, p) for lo, hi, p in template.buckets[::-1])) for template in templates)  # type: ignore[operator]
 
 
-@compiled(
-    types.Tuple((types.int32[::1], types.float64[::1]))(  # type: ignore[no-untyped-call]  # numba ships no types
-        READ_INT64, READ_INT64, READ_INT64, READ_INT32, SHAPES, RIGHT_INDEX, SHAPES,
-        BOOL, INT64, BOOL, INT64, INT64,
-        WRITE_INT64, WRITE_FLOAT64, WRITE_INT64, WRITE_BOOL,
-    )
-)  # fmt: skip
+@compiled(INT64(
+    INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, SHAPES, RIGHT_INDEX, SHAPES,
+    BOOL, INT64, BOOL, INT64, INT64,
+    WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_FLOAT64, WRITE_INT64, WRITE_BOOL, WRITE_INT32, WRITE_FLOAT64,
+))  # fmt: skip
 def _fill(
+    begun: int,
     left_begin: IntArray,
     left_end: IntArray,
     left_shape: IntArray,
@@ -210,14 +226,20 @@ def _fill(
     strict: bool,
     most_line: int,
     most_plane: int,
+    guess: IntArray,
+    previous: IntArray,
     offsets: IntArray,
     none_probability: FloatArray,
     high: IntArray,
     rejected: BoolArray,
-) -> tuple[NDArray[np.int32], FloatArray]:
+    rows: NDArray[np.int32],
+    probability: FloatArray,
+) -> int:
+    # The answers of left rows from number `begun` on. Returns the number of the row where it ends: all are done, so
+    # much is done, or `rows` and `probability` have no room for its candidates.
     # `high` gets the low end of the stretch that candidates meet unless nearest (for forward, which is mirrored).
+    # `guess`, `previous`: of each key, where the search begins and the last left row; -1 at first.
     n = left_begin.size
-    rows, probability = np.empty(2 * n + 64, np.int32), np.empty(2 * n + 64)
     found = np.empty(64, np.int32)
     room = 64
     classes = Classes(
@@ -227,10 +249,11 @@ def _fill(
     bounds = np.empty(2, np.int64)
     left_edges, right_edges = most_edges(left_shapes), most_edges(right_shapes)
     work = workspace(0, 0)
-    guess, previous = index.starts.copy(), np.full(index.starts.size, -1)
-    filled = 0
-    for i in range(n):
+    filled, spent = offsets[begun], 0
+    for i in range(begun, n):
         offsets[i] = filled
+        if spent > _AT_ONCE:
+            return i
         a, b, key = left_begin[i], left_end[i], left_key[i]
         if key < 0:
             none_probability[i] = 1.0
@@ -242,16 +265,11 @@ def _fill(
             none_probability[i], high[i], rejected[i] = none_probability[before], high[before], rejected[before]
             start, count = offsets[before], offsets[before + 1] - offsets[before]
             if filled + count > rows.size:
-                size = 2 * rows.size + count
-                more_rows, more_probability = np.empty(size, np.int32), np.empty(size)
-                more_rows[:filled] = rows[:filled]
-                more_probability[:filled] = probability[:filled]
-                rows, probability = more_rows, more_probability
+                return i
             for c in range(count):
                 rows[filled + c], probability[filled + c] = rows[start + c], probability[start + c]
             filled += count
             continue
-        previous[key] = i
         first, beyond = index.starts[key], index.starts[key + 1]
         at = first_after(guess[key], first, beyond, b, index.begin)
         guess[key] = at
@@ -264,17 +282,15 @@ def _fill(
             if c0 >= 0:
                 break
             found = np.empty(c1, np.int32)
-        high[i] = bounds[1] if nearest else bounds[0]
         count = c1 - c0
+        if filled + count > rows.size:
+            return i
+        previous[key] = i
+        high[i] = bounds[1] if nearest else bounds[0]
+        spent += count + 1
         if count == 0:
             none_probability[i] = 1.0
             continue
-        if filled + count > rows.size:
-            size = 2 * rows.size + count
-            more_rows, more_probability = np.empty(size, np.int32), np.empty(size)
-            more_rows[:filled] = rows[:filled]
-            more_probability[:filled] = probability[:filled]
-            rows, probability = more_rows, more_probability
         if count == 1:
             # The most frequent case, first: one row, and it is certain.
             row = found[c0]
@@ -323,6 +339,7 @@ def _fill(
                 rejected[i] = True
                 none_probability[i] = 0.0
                 continue
+            spent += spread * spread
             ints, floats = room_needed(left_edges, right_edges * spread, m)
             if ints > work.ints.size or floats > work.floats.size:
                 work = workspace(2 * ints, 2 * floats)
@@ -345,4 +362,4 @@ def _fill(
                     probability[c] = min(probability[c], _UNCERTAIN)
         filled += count
     offsets[n] = filled
-    return rows[:filled].copy(), probability[:filled].copy()
+    return n

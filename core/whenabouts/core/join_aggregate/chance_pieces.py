@@ -25,6 +25,7 @@ variance of a count, up to 2,000 uncertain partners. A probability is 0.0 or 1.0
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -64,6 +65,9 @@ NOT_BENT: FloatArray = np.empty(0)
 """Densities that are constant within their buckets."""
 
 _Number = TypeVar("_Number", bound=np.generic)
+
+_AT_ONCE = 1 << 16
+"""Left rows and their partners in a call of a kernel: a tenth of a second, or some for many partners a row."""
 
 
 class Clocks(NamedTuple):
@@ -183,9 +187,23 @@ def chances(
     out = Chances(none, some, variance, sum_variance, *counts, np.zeros(1, np.int64))
     tails = np.array(at_least, np.int64), np.array(count_at, np.float64)
     bends, ring = read_only(bends, np.float64), partners.ring()
-    if clocks is None:
-        fill_chances(left, right, bends, lo, hi, ring, functions, *tails, out)
-    else:
-        of_right = read_only(clocks.of_right, np.int64)
-        fill_chances_of_clocks(left, right, bends, of_right, clocks.offset_us, lo, hi, ring, functions, *tails, out)
+    of_right = None if clocks is None else read_only(clocks.of_right, np.int64)
+    for at in _runs(partners.offsets):
+        of_run = Rows(left.t_min[at], left.t_max[at], left.shape[at], left.shapes)
+        offsets = ring.offsets[at.start : at.stop + 1]
+        of_ring = Ring(offsets, ring.rows, ring.value, ring.certain[at], ring.expected[at], ring.expected_sum[at])
+        into = Chances._make(array if array is out.terms else array[at] for array in out)
+        if clocks is None or of_right is None:
+            fill_chances(of_run, right, bends, lo, hi, of_ring, functions, *tails, into)
+        else:
+            offset = clocks.offset_us
+            fill_chances_of_clocks(of_run, right, bends, of_right, offset, lo, hi, of_ring, functions, *tails, into)
     return out
+
+
+def _runs(offsets: IntArray) -> list[slice]:
+    """The left rows in runs of so much work that an interrupt between two of them is soon seen."""
+    work = offsets + np.arange(len(offsets))
+    starts = np.unique(np.searchsorted(work[:-1], np.arange(0, work[-1], _AT_ONCE)))
+    rows = len(offsets) - 1
+    return [slice(*ends) for ends in pairwise([*starts[starts < rows].tolist(), rows])]
