@@ -326,3 +326,18 @@ def test_the_end_of_a_window_may_lie_after_the_last_nanosecond() -> None:
     ):
         assert found.schema.field("window_end").type == pa.timestamp("us", "UTC")
         assert found["window_end"].cast(pa.int64()).to_pylist() == [end_us]
+
+
+@pytest.mark.filterwarnings("ignore::whenabouts.core.errors.DigitsCutWarning")
+def test_the_first_nanosecond_does_not_become_the_last() -> None:
+    """`pd.Timestamp.min`, a common sentinel, lies within a microsecond that begins before nanoseconds do."""
+    first, later = -(2**63) + 1, 1_577_836_800_000_000_000
+    rows = pa.table({"t": pa.array([first, later], pa.timestamp("ns")), "v": [1, 2], "g": [1, 1]})
+    found = coalesce(rows, time="t", values="v", valid_last=True)
+    shown = {name: found[name].cast(pa.int64()).to_pylist() for name in ("valid_from", "valid_to", "valid_last")}
+    assert shown == {"valid_from": [first, later], "valid_to": [later, later], "valid_last": [first, later]}
+    joined = temporal_join(rows, rows, time="t", group="g", on="g", values="v", rows=5)
+    assert min(joined["valid_from"].drop_null().cast(pa.int64()).to_pylist()) == first
+    extent = WindowExtent(rows.schema, time="t", values="v", window="10s")
+    extent.update(rows.slice(0, 1))
+    assert extent.scan()["valid_from"].cast(pa.int64()).to_pylist() == [first]

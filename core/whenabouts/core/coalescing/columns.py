@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import IntArray
@@ -17,6 +18,9 @@ OP = "op"
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
+_FIRST_NS = -(2**63) + 1
+"""The first time of a nanosecond column: in pandas the number before it is NaT."""
+
 
 def window_end_type(time: pa.DataType) -> pa.DataType:
     """The type of `window_end` for a time column of this type.
@@ -31,14 +35,18 @@ def window_end_type(time: pa.DataType) -> pa.DataType:
 
 
 def time_array(us: IntArray, type_: pa.DataType) -> pa.Array:
-    """Microseconds converted to the type of a time column.
+    """Microseconds, of times that such a column held, converted to its type.
 
-    >>> import numpy as np
     >>> time_array(np.array([2_000_000]), pa.timestamp("s")).cast(pa.int64()).to_pylist()
     [2]
     """
     if not pa.types.is_timestamp(type_):
         return pa.array(us)
     per_second = _PER_SECOND[type_.unit]
-    ticks = us * 1000 if per_second > 1_000_000 else us if per_second == 1_000_000 else us // (1_000_000 // per_second)
+    if per_second == 1_000_000:
+        return pa.array(us).view(type_)
+    if per_second < 1_000_000:
+        return pa.array(us // (1_000_000 // per_second)).view(type_)
+    # Nanoseconds begin within a microsecond, which rounded down does not fit.
+    ticks = np.where(us <= _FIRST_NS // 1000, _FIRST_NS, us * 1000)
     return pa.array(ticks).view(type_)
