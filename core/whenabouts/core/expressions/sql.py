@@ -194,6 +194,8 @@ def _all_of(node: Node, text: str, place: Place) -> Expression:
 
 
 def _in(node: Node, text: str, place: Place) -> Expression:
+    if not node.expressions:
+        raise _refused(place, "the list of IN is empty", text)
     one = _expression(node.this, text)
     found = [Expression("eq", (one, _expression(part, text)), place=place) for part in node.expressions]
     return joined("or", found, place)

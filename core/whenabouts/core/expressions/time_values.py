@@ -83,7 +83,7 @@ def _counts(values: Values) -> Values:
 
 
 def _floor_divide(counts: Values, divisor: int) -> tuple[Values, Values]:
-    """The quotient, rounded down, and whether there is a remainder. Cannot overflow: the divisor is above 1."""
+    """The quotient, rounded down, and whether there is a remainder. Cannot overflow: the divisor is 1 or more."""
     quotient = pc.divide(counts, divisor)  # rounds towards zero
     remainder = pc.subtract(counts, pc.multiply(quotient, divisor))
     return pc.subtract(quotient, pc.cast(pc.less(remainder, 0), pa.int64())), pc.not_equal(remainder, 0)
@@ -109,7 +109,7 @@ def _differ(left: Values, right: Values) -> Values:
 def _comparison(compare: Callable[..., Values], by_order: Callable[..., Values]) -> Callable[..., Values]:
     def compared(left: Values, right: Values) -> Values:
         one, other = scale_of(left.type), scale_of(right.type)
-        mixed = one is not None and other is not None and one.measures == other.measures and one.unit != other.unit
+        mixed = one is not None and other is not None and one.measures == other.measures and left.type != right.type
         return (by_order if mixed else compare)(left, right)
 
     return compared
@@ -123,4 +123,4 @@ COMPARISONS: Mapping[str, Callable[..., Values]] = {
     "gt": _comparison(pc.greater, lambda left, right: _earlier(right, left)),
     "ge": _comparison(pc.greater_equal, lambda left, right: pc.invert(_earlier(left, right))),
 }
-"""Arrow's comparisons, and exact ones where times are in different units. Null where either side is."""
+"""Arrow's comparisons, and exact ones where times are of different types. Null where either side is."""

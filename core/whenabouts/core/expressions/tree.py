@@ -1,10 +1,10 @@
 """Expressions over columns, evaluated on Arrow arrays, so that an SQL condition means the same on every engine.
 
 A tree of `Expression` nodes is data: it can be compared, hashed and sent to workers, and contains no code. Nulls follow
-SQL (`AND` and `OR` are Kleene's, a comparison with null is null). Integer overflow is an error. `/` gives a float64,
-and null for a divisor of 0. Floats compare as in IEEE 754. Times without a zone are read as UTC. Times and
-durations of any units compare exactly; other operations on mixed units give the finer one. `expressions.sql` parses
-text.
+SQL (`AND` and `OR` are Kleene's, a comparison with null is null), and a column without any value is NULL of any type.
+Integer overflow is an error. An integer beside a float is rounded to a double, as `CAST` does. `/` gives a float64, and
+null for a divisor of 0. Floats compare as in IEEE 754. Times without a zone are read as UTC. Times and durations of any
+units compare exactly; other operations on mixed units give the finer one. `expressions.sql` parses text.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.expressions.common_types import alike, as_instants, comparable, is_number, rounded, typed
 from whenabouts.core.expressions.time_values import COMPARISONS, MICROSECOND, counts_in, in_unit_of, scale_of
 
 Values: TypeAlias = Any
@@ -85,7 +86,7 @@ def evaluate(expression: Expression, column: Lookup) -> Values:
     operands = [evaluate(operand, column) for operand in expression.operands]
     given = operands if expression.value is None else [*operands, expression.value]
     try:
-        return OPERATIONS[expression.operation](*given)
+        return _normal(OPERATIONS[expression.operation](*given))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as cause:
         types = ", ".join(str(operand.type) for operand in operands)
         raise expression.error(
@@ -138,19 +139,39 @@ def _normal(values: Values) -> Values:
     return values
 
 
+def _nulls_as(kind: pa.DataType, function: Callable[..., Values]) -> Callable[..., Values]:
+    """The function, to which untyped NULLs are of this type."""
+    return lambda *values: function(*(typed(kind, each) for each in values))
+
+
+def _on_doubles(compute: Callable[[Values], Values]) -> Callable[[Values], Values]:
+    """The function, to which integers are doubles."""
+    return lambda values: compute(rounded(pa.float64(), values) if pa.types.is_integer(values.type) else values)
+
+
 def _divide(left: Values, right: Values) -> Values:
-    left, right = pc.cast(left, pa.float64()), pc.cast(right, pa.float64())
+    for each in (left, right):
+        if pa.types.is_string(each.type) or pa.types.is_large_string(each.type):  # Arrow would read numbers in it
+            raise TypeError("text is not divided")
+    left, right = rounded(pa.float64(), left), rounded(pa.float64(), right)
     return pc.divide(left, pc.if_else(pc.equal(right, 0.0), pa.scalar(None, pa.float64()), right))
 
 
 def _if(condition: Values, then: Values, otherwise: Values) -> Values:
-    return pc.if_else(pc.coalesce(condition, pa.scalar(False)), then, otherwise)
+    return pc.if_else(pc.coalesce(typed(pa.bool_(), condition), pa.scalar(False)), *alike([then, otherwise]))
+
+
+def _compared(compare: Callable[..., Values]) -> Callable[..., Values]:
+    return lambda left, right: compare(*comparable(left, right))
+
+
+_COMPARISONS: Mapping[str, Callable[..., Values]] = {name: _compared(each) for name, each in COMPARISONS.items()}
 
 
 def _same(left: Values, right: Values) -> Values:
     """Equal, or both null."""
     both = pc.and_(pc.is_null(left), pc.is_null(right))
-    return pc.or_(both, pc.coalesce(COMPARISONS["eq"](left, right), pa.scalar(False)))
+    return pc.or_(both, pc.coalesce(_COMPARISONS["eq"](left, right), pa.scalar(False)))
 
 
 def _cast(values: Values, kind: pa.DataType) -> Values:
@@ -166,49 +187,65 @@ def _cast(values: Values, kind: pa.DataType) -> Values:
         values = in_unit_of(TIME, values)  # a text has the same digits for every unit, but for nanoseconds
     if pa.types.is_integer(kind) and pa.types.is_floating(values.type):
         values = pc.trunc(values)
-    return pc.cast(values, kind)
-
-
-def _one_text_type(values: Sequence[Values]) -> Sequence[Values]:
-    """Texts of two widths as the wider one: Arrow's functions of several texts want them of one type."""
-    if not any(pa.types.is_large_string(each.type) for each in values):
-        return values
-    return [pc.cast(each, pa.large_string()) if pa.types.is_string(each.type) else each for each in values]
+    return rounded(kind, values) if pa.types.is_floating(kind) else pc.cast(values, kind)
 
 
 def _chosen(choose: Callable[..., Values]) -> Callable[..., Values]:
-    return lambda *values: choose(*_one_text_type(values), skip_nulls=True)
+    def chosen(*values: Values) -> Values:
+        values = tuple(alike(values))
+        kind = values[0].type
+        if pa.types.is_null(kind):
+            return pc.coalesce(*values)
+        if pa.types.is_timestamp(kind):  # Arrow has this only for times without a zone
+            values = tuple(pc.cast(each, pa.timestamp(kind.unit)) for each in values)
+        return choose(*values, skip_nulls=True)
+
+    return chosen
+
+
+def _computed(compute: Callable[..., Values]) -> Callable[..., Values]:
+    """Arithmetic; with an untyped NULL it gives NULL: a number beside a number, else untyped (a time or a duration)."""
+
+    def computed(left: Values, right: Values) -> Values:
+        values = alike([as_instants(left), as_instants(right)])
+        if pa.types.is_null(left.type) or pa.types.is_null(right.type):
+            kind = values[0].type if is_number(values[0].type) else pa.null()
+            lengths = [len(each) for each in values if isinstance(each, pa.Array)]
+            return pa.nulls(lengths[0], kind) if lengths else pa.scalar(None, kind)
+        return compute(*values)
+
+    return computed
 
 
 def _concatenated(*texts: Values) -> Values:
-    return pc.binary_join_element_wise(*_one_text_type([*texts, pa.scalar("")]))
+    return pc.binary_join_element_wise(*alike([*texts, pa.scalar("")]))
 
 
 OPERATIONS: Mapping[str, Callable[..., Values]] = {
-    "and": pc.and_kleene,
-    "or": pc.or_kleene,
-    "not": pc.invert,
-    **COMPARISONS,
+    "and": _nulls_as(pa.bool_(), pc.and_kleene),
+    "or": _nulls_as(pa.bool_(), pc.or_kleene),
+    "not": _nulls_as(pa.bool_(), pc.invert),
+    **_COMPARISONS,
     "is null": pc.is_null,
     "same": _same,
-    "add": pc.add_checked,
-    "subtract": pc.subtract_checked,
-    "multiply": pc.multiply_checked,
+    "add": _computed(pc.add_checked),
+    "subtract": _computed(pc.subtract_checked),
+    "multiply": _computed(pc.multiply_checked),
     "divide": _divide,
     "negate": pc.negate_checked,
     "abs": pc.abs_checked,
-    "sqrt": pc.sqrt,
-    "floor": pc.floor,
-    "ceil": pc.ceil,
+    "sqrt": _on_doubles(pc.sqrt),
+    "floor": _on_doubles(pc.floor),
+    "ceil": _on_doubles(pc.ceil),
     "least": _chosen(pc.min_element_wise),
     "greatest": _chosen(pc.max_element_wise),
-    "coalesce": pc.coalesce,
+    "coalesce": lambda *values: pc.coalesce(*alike(values)),
     "if": _if,
-    "like": lambda text, pattern: pc.match_like(text, pattern),
-    "ilike": lambda text, pattern: pc.match_like(text, pattern, ignore_case=True),
-    "lower": pc.utf8_lower,
-    "upper": pc.utf8_upper,
-    "length": pc.utf8_length,
+    "like": lambda text, pattern: pc.match_like(typed(pa.string(), text), pattern),
+    "ilike": lambda text, pattern: pc.match_like(typed(pa.string(), text), pattern, ignore_case=True),
+    "lower": _nulls_as(pa.string(), pc.utf8_lower),
+    "upper": _nulls_as(pa.string(), pc.utf8_upper),
+    "length": _nulls_as(pa.string(), pc.utf8_length),
     "concat": _concatenated,
     "cast": _cast,
 }
@@ -266,7 +303,7 @@ def holds(expression: Expression, rows: pa.RecordBatch | pa.Table) -> BoolArray:
     >>> holds(Expression("is null", (column("a"),)), pa.record_batch({"a": [1, None]})).tolist()
     [False, True]
     """
-    found = values_of(expression, rows)
+    found = typed(pa.bool_(), values_of(expression, rows))
     if not pa.types.is_boolean(found.type):
         raise expression.error(Code.SQL_TYPES, f"expected a condition, this gives {found.type}", "compare it")
     return np.asarray(found.fill_null(False))
