@@ -41,6 +41,13 @@ def test_functions_by_name_with_arguments_in_either_form() -> None:
     }  # fmt: skip
 
 
+def test_a_column_without_any_value_has_nothing_to_tell() -> None:
+    asked = {"n": "count:v", "d": "count_distinct:v", "least": "min:v", "last": "last:v", "all": "collect:v"}
+    assert columns(RIGHT.set_column(1, "v", pa.nulls(4)), asked) == {
+        "n": [0, 0, 0], "d": [0, 0, 0], "least": [None] * 3, "last": [None] * 3, "all": [[None] * 3, [None], []]
+    }  # fmt: skip
+
+
 def test_the_columns_are_the_left_ones_and_the_aggregates_in_the_order_given() -> None:
     found = wa.join_aggregate(LEFT, RIGHT, **EXACT, aggregates={"z": "any", "v": "count"})
     assert found.column_names == ["t", "who", "z", "v"]

@@ -345,3 +345,20 @@ def test_a_condition_that_single_instants_satisfy_has_probability_0_and_can_hold
         "probability 0 < 0.5: right minus left lies between -7 us and 3 us, the condition asks for 0 us to 0 us, "
         "which only single instants satisfy"
     )
+
+
+@pytest.mark.parametrize(
+    ("where", "of_left", "of_right", "matches"),
+    [
+        ("left.v <= right.v", None, None, False),
+        ("LOWER(left.v) = right.v", None, "a", False),
+        ("left.v + 1 > right.v", 1, None, False),
+        ("left.v IS NOT DISTINCT FROM right.v", None, None, True),
+        ("COALESCE(left.v, right.v) = 'a'", None, "a", True),
+    ],
+)
+def test_none_in_a_dict_is_null_to_where(where: str, of_left: object, of_right: object, matches: bool) -> None:
+    pytest.importorskip("sqlglot")
+    asked = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), where=where)
+    answer = why_not({"t": 0, "v": of_left}, {"t": 3, "v": of_right}, query=asked)
+    assert (bool(answer), answer.reason) == (matches, Reason.MATCH if matches else Reason.WHERE)

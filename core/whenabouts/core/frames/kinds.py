@@ -93,7 +93,8 @@ class GivenFrames:
         if kind is None:  # it has been read
             raise AssertionError(self._model)
         schema = pa.schema([_unlabelled(field) for field in table.schema])
-        return kind.give(table.cast(schema), self._model, [self._type_of(field) for field in table.schema])
+        unlabelled = pa.Table.from_arrays(table.columns, schema=schema)
+        return kind.give(unlabelled, self._model, [self._type_of(field) for field in table.schema])
 
     def _type_of(self, field: pa.Field) -> Any:
         """The library's own type of the input column that a column is, if its Arrow type is the same still."""
