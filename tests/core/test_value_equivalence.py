@@ -4,6 +4,7 @@ import math
 import re
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,9 @@ def agree(kind: str, bound: float, type_: pa.DataType, before: object, after: ob
 @example("within_value", 2.0**-53, 1.0, 1.0 + 2.0**-52)
 @example("within_value", 1.0, 2.0**-60, 1.0 + 2.0**-52)  # the exact difference exceeds 1, the rounded one does not
 @example("within_relative", 0.1, 10.0, 11.0)
+@example("within_relative", 3.0, 1e308, -1e308)  # both sides overflow
+@example("within_relative", 1.9, 1e308, -9.1e307)
+@example("within_relative", 1e300, 1e10, -math.inf)
 @settings(deadline=None)
 def test_floats(kind: str, bound: float, before: float | None, after: float | None) -> None:
     assert agree(kind, bound, pa.float64(), before, after) == equivalent(kind, bound, before, after)
@@ -78,6 +82,8 @@ def test_forms() -> None:
     assert parse_equivalence("absolute_tolerance:2") == absolute_tolerance(2)
     assert parse_equivalence("relative_tolerance:0.1") == relative_tolerance(0.1)
     assert str(absolute_tolerance(0.5)) == "absolute_tolerance(0.5)"
+    for one in (np.int64(1), np.float32(1), np.uint8(1), Fraction(1)):
+        assert absolute_tolerance(one) == absolute_tolerance(1)
     assert Fraction(parse_equivalence("absolute_tolerance:1e-3").bound or 0) == Fraction(0.001)
 
 
@@ -98,6 +104,15 @@ def test_forms() -> None:
 def test_refusals(text: str) -> None:
     with pytest.raises(QueryError, match="WA-2022"):
         parse_equivalence(text)
+
+
+@pytest.mark.parametrize(
+    "bound", [2**53 + 1, np.int64(2**53 + 1), 10**400, Fraction(1, 3), True, np.True_, math.nan, "1", None]
+)
+def test_bounds_that_no_float_holds_are_refused(bound: Any) -> None:
+    for tolerance in (absolute_tolerance, relative_tolerance):
+        with pytest.raises(QueryError, match="WA-2022: the bound is"):
+            tolerance(bound)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -78,7 +79,8 @@ class Equivalence:
 def absolute_tolerance(bound: float) -> Equivalence:
     """Values at most `bound` from the previous one: |cur - prev| <= bound.
 
-    Raises QueryError WA-2022 unless it is a finite number of zero or more that a float holds.
+    Raises QueryError WA-2022 unless it is a finite number (of numpy, too, or a `Fraction`) of zero or more that a float
+    holds.
 
     >>> absolute_tolerance(0.5)
     Equivalence(kind='within_value', bound=0.5, predicate=None)
@@ -277,6 +279,7 @@ def _agree(before: Comparable, after: Comparable, equivalence: Equivalence) -> B
 def _near_floats(before: FloatArray, after: FloatArray, equivalence: Equivalence) -> BoolArray:
     """|after - before| <= limit, exactly: if the rounded sides are equal, the rounding errors decide."""
     bound = float(equivalence.bound or 0.0)
+    infinite = np.isinf(before) | np.isinf(after)
     difference = after - before
     distance = np.abs(difference)
     if equivalence.kind == "within_value":
@@ -286,10 +289,9 @@ def _near_floats(before: FloatArray, after: FloatArray, equivalence: Equivalence
     else:
         limit = bound * np.abs(before)
         near = distance < limit
-        for i in np.flatnonzero((distance == limit) & np.isfinite(distance)):
+        for i in np.flatnonzero((distance == limit) & (before != after) & ~infinite):  # both may have overflowed
             exact = abs(Fraction(after[i]) - Fraction(before[i]))
             near[i] = exact <= Fraction(bound) * abs(Fraction(before[i]))
-    infinite = np.isinf(before) | np.isinf(after)
     return np.where(infinite, before == after, near | (before == after))
 
 
@@ -325,18 +327,17 @@ def _filled(column: pa.Array, nothing: float) -> NDArray[Any]:
     return np.asarray(filled.to_numpy(zero_copy_only=False))
 
 
-def _bound(bound: float) -> float:
-    given: object = bound  # callers may pass any type
-    if (
-        isinstance(given, bool)
-        or not isinstance(given, int | float)
-        or not 0 <= bound < math.inf
-        or (isinstance(bound, int) and int(float(bound)) != bound)
-    ):
+def _bound(bound: Any) -> float:
+    given: Any = bound.item() if isinstance(bound, np.generic) else bound  # numpy would round it before it compares
+    try:
+        held = math.nan if isinstance(given, bool) or not isinstance(given, Real) else float(given)
+    except OverflowError:
+        held = math.inf
+    if not 0 <= held < math.inf or held != given:
         raise QueryError(
             Code.BAD_EQUIVALENCE, f"the bound is {bound!r}", "give a number of zero or more that a float holds"
         )
-    return float(bound)
+    return held
 
 
 def _bad_equivalence(value: object) -> QueryError:
