@@ -136,6 +136,14 @@ def test_before_and_after_with_confidence_is_no_contradiction() -> None:
     assert _refused("ab", certain, spec).code.value == "WA-2063"
 
 
+def test_a_window_that_no_pair_can_meet_is_no_cycle() -> None:
+    spec = Interval("x", "y", min_uncertainty="10 us", max_uncertainty="10 us")
+    told = str(_refused("ab", {("a", "b"): within("3us", confidence=1)}, spec))
+    assert "no times of a and b satisfy their window: -3 us <= b - a <= 3 us with confidence 1" in told
+    assert "too uncertain" in told
+    assert "cycle" not in told
+
+
 def test_windows_with_a_confidence_reach_farther_than_their_sum() -> None:
     spec = Interval("x", "y", max_uncertainty="10 s")
     windows = {("a", "b"): within("2 s", confidence=0.1), ("b", "c"): within("2 s", confidence=0.1)}

@@ -279,6 +279,21 @@ def test_predicates_in_sql(strategy: str) -> None:
             window_join(tables, windows=windows, time=POINT, predicates={("a", "b"): wrong})
 
 
+def test_predicates_get_what_a_table_has() -> None:
+    tables = {name: pa.table({"t": [0, 5, 9], "id": [0, 1, 2], "more": ["x", "y", None]}) for name in "ab"}
+
+    def later(a: Any, b: Any) -> Any:
+        assert a.column_names == b.schema.names == ["t", "id", "more"]
+        assert a.num_rows == len(b) == b.to_table().num_rows
+        assert a.column("id").equals(a["id"])
+        return a.to_pandas()["id"].to_numpy() < np.asarray(b.select(["id"])["id"])
+
+    found = window_join(tables, windows={("a", "b"): 5}, time=POINT, predicates={("a", "b"): later})
+    assert found.select(["id_a", "id_b"]).to_pylist() == [{"id_a": 0, "id_b": 1}, {"id_a": 1, "id_b": 2}]
+    with pytest.raises(QueryError, match=r"WA-2065: .*KeyError.*hint: it is called with rows of both streams"):
+        window_join(tables, windows={("a", "b"): 5}, time=POINT, predicates={("a", "b"): lambda a, b: a.column("z")})
+
+
 def test_predicates_that_are_none() -> None:
     tables = _tables(a=[0, 1], b=[1, 2])
     nulls = window_join(

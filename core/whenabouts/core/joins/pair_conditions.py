@@ -12,6 +12,7 @@ import pyarrow as pa
 from whenabouts.core.arrays.record_batches import take_rows
 from whenabouts.core.arrays.typing import Positions
 from whenabouts.core.expressions.tree import Expression, check_condition, evaluate
+from whenabouts.core.runtime.blocks import PREFIX
 
 PairFunction: TypeAlias = Callable[[Any, Any], Any]
 """Takes aligned rows of two inputs, and returns a boolean array."""
@@ -21,10 +22,12 @@ PairPredicate: TypeAlias = PairFunction | str
 
 
 class RowsAt:
-    """Some rows of a table, each column taken when a predicate uses it: `rows["name"]` is an Arrow array.
+    """Some rows of a table, with what a `pa.Table` has; but each column is one array, `rows["name"]` or
+    `rows.column("name")`, and is taken when a predicate asks for it.
 
-    >>> RowsAt(pa.table({"a": [7, 8]}), np.array([1, 1], np.int32))["a"].to_pylist()
-    [8, 8]
+    >>> rows = RowsAt(pa.table({"a": [7, 8], "b": ["x", "y"]}), np.array([1, 1], np.int32))
+    >>> rows["a"].to_pylist(), rows.num_rows, rows.column_names, rows.to_pylist()[0]
+    ([8, 8], 2, ['a', 'b'], {'a': 8, 'b': 'y'})
     """
 
     def __init__(self, table: pa.Table, at: Positions) -> None:
@@ -38,6 +41,30 @@ class RowsAt:
         if name not in self._taken:
             self._taken[name] = take_rows(self._table.column(name), self._at)
         return self._taken[name]
+
+    def __getattr__(self, name: str) -> Any:
+        """Anything else of a table. (Not what Python asks for by itself, such as for copies.)"""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.to_table(), name)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return len(self)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns of the input, in its order."""
+        return [name for name in self._table.column_names if not name.startswith(PREFIX)]
+
+    def column(self, name: str) -> pa.Array:
+        """A column."""
+        return self[name]
+
+    def to_table(self) -> pa.Table:
+        """All columns, taken now."""
+        return pa.table({name: self[name] for name in self.column_names})
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ class _Possible(float):
     def __repr__(self) -> str:
         return "POSSIBLE"
 
+    def __str__(self) -> str:
+        return "of possibly, 0"
+
 
 class _Unsaid(float):
     """The confidence of a condition without one."""

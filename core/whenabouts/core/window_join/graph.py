@@ -171,7 +171,13 @@ class WindowGraph:
         k = len(self.streams)
         reach = [[0 if i == j else OPEN_US for j in range(k)] for i in range(k)]
         step = [list(range(k)) for _ in range(k)]  # the first stream on the shortest path from i to j
-        for (i, j), (lo, hi) in zip(self.ends, self.ranges, strict=True):
+        for edge, (i, j), (lo, hi) in zip(self.edges, self.ends, self.ranges, strict=True):
+            if lo > hi:
+                raise QueryError(
+                    Code.CONTRADICTORY_WINDOWS,
+                    f"no times of {edge.first} and {edge.second} satisfy their window: {edge}",
+                    "their times are too uncertain for it: widen it, or ask for a lower confidence",
+                )
             reach[i][j], reach[j][i] = min(reach[i][j], hi), min(reach[j][i], -lo)
         for i in range(k):
             for j in range(k):

@@ -74,6 +74,9 @@ class StreamViews:
         return every.only(every.position >= stored) if stored else every
 
 
+_HINT = "it is called with rows of both streams, whose columns are Arrow arrays, and gives one boolean for each pair"
+
+
 def pair_test(
     pair: tuple[str, str], predicate: PairFunction, tables: Sequence[pa.Table], levels: Sequence[int]
 ) -> PairTest:
@@ -81,7 +84,7 @@ def pair_test(
 
     def test(at: Sequence[Positions]) -> BoolArray:
         rows = [RowsAt(table, at[level]) for table, level in zip(tables, levels, strict=True)]
-        what, hint = f"the predicate of {', '.join(pair)}", "give one boolean for each pair of rows"
-        return call_predicate(predicate, *rows, code=Code.BAD_PREDICATE, what=what, hint=hint)
+        what = f"the predicate of {', '.join(pair)}"
+        return call_predicate(predicate, *rows, code=Code.BAD_PREDICATE, what=what, hint=_HINT)
 
     return test
