@@ -120,3 +120,15 @@ def test_a_timeline_of_nothing_is_empty() -> None:
     empty = LEFT.slice(0, 0), RIGHT.slice(0, 0)
     figure = wa.timeline(*empty, wa.timing_join(*empty, **JOIN), query=wa.TimingJoin(**JOIN))
     assert figure.axes[0].get_title() == "0 events, 0 pairs"
+
+
+@pytest.mark.filterwarnings("ignore::whenabouts.RejectedRowsWarning")
+def test_a_timeline_needs_the_times_of_pairs_and_refuses_what_is_none() -> None:
+    query, pairs = wa.TimingJoin(**JOIN), wa.timing_join(LEFT, RIGHT, **JOIN)
+    times = [name for spec in (JOIN["left_time"], JOIN["right_time"]) for name in spec.columns]
+    only = wa.timeline(LEFT, RIGHT, pairs.select(times), query=query)
+    assert only.axes[0].get_title() == "6 events, 2 pairs"
+    texts = pairs.set_column(pairs.column_names.index(times[0]), times[0], pa.array(["noon"] * len(pairs)))
+    for wrong, code in ((LEFT, "WA-1001"), (RIGHT, "WA-1001"), (texts, "WA-1002")):
+        with pytest.raises(wa.InputError, match=f"{code}: the pairs"):
+            wa.timeline(LEFT, RIGHT, wrong, query=query)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
+from whenabouts.core.errors import Code, InputError
 from whenabouts.core.explain.pair_picture import (
     LEFT_COLOUR,
     MATCH_COLOUR,
@@ -39,7 +40,8 @@ def timeline(left: Any, right: Any, pairs: Any, *, query: TimingJoin, start: int
     order of time. A bar reaches from `t_min` to `t_max`; the stronger a line, the greater the probability. Rows without
     a usable time or a partner's time are left out.
 
-    Raises: the errors of the query for such columns; QueryError WA-2007 where matplotlib is not installed. Cost:
+    Raises: the errors of the query for such columns; InputError WA-1001 for pairs without times, WA-1002 for pairs of
+    other inputs; QueryError WA-2007 where matplotlib is not installed. Cost:
     O(n log n) for finding the stretch, and drawing it.
 
     >>> import whenabouts as wa
@@ -77,15 +79,37 @@ def _pair_spans(
     shown = [names[LEFT], names[RIGHT] | {name: key for name, key in keys.items() if name in right.column_names}]
     specs = (query.left_time, query.right_time)
     for side, spec in zip(shown, specs, strict=True):
-        for column in spec.columns:
-            pairs = pairs.filter(pc.is_valid(pairs.column(side[column])))
-    rows = [
-        pa.Table.from_arrays([pairs.column(side[name]) for name in table.column_names], schema=table.schema)
-        for side, table in zip(shown, (left, right), strict=True)
-    ]
+        for column in (*spec.columns, *filter(None, (spec.template_column,))):
+            pairs = pairs.filter(pc.is_valid(_of_pairs(pairs, side[column])))
+    try:
+        rows = [
+            pa.Table.from_arrays(
+                [_or_nulls(pairs, side[field.name], field.type) for field in table.schema], schema=table.schema
+            )
+            for side, table in zip(shown, (left, right), strict=True)
+        ]
+        chances = pc.cast(_or_nulls(pairs, PROBABILITY, pa.float64()), pa.float64()).fill_null(1.0).to_numpy()
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(Code.WRONG_TYPE, f"the pairs do not have the types of the inputs: {error}", _GIVE) from error
     spans = [_spans(reader, table) for reader, table in zip(readers, rows, strict=True)]
-    known = PROBABILITY in pairs.column_names
-    return spans[LEFT], spans[RIGHT], pairs.column(PROBABILITY).to_numpy() if known else np.ones(pairs.num_rows)
+    if any(len(ends) != pairs.num_rows for ends, _ in spans):
+        raise InputError(Code.WRONG_TYPE, "the pairs have times that the query rejects", _GIVE)
+    return spans[LEFT], spans[RIGHT], chances
+
+
+_GIVE = "give what timing_join gave for these inputs with the query's options"
+
+
+def _of_pairs(pairs: pa.Table, name: str) -> pa.ChunkedArray:
+    if name not in pairs.column_names:
+        problem = f"the pairs have no column {name!r}, which is a time: they have {', '.join(pairs.column_names)}"
+        raise InputError(Code.MISSING_COLUMN, problem, _GIVE)
+    return pairs.column(name)
+
+
+def _or_nulls(pairs: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """A column, or NULL where it is not needed: the result may be without."""
+    return pairs.column(name) if name in pairs.column_names else pa.nulls(pairs.num_rows, kind)
 
 
 def _stretch(sides: list[Spans], start: int, events: int) -> tuple[int, int]:
