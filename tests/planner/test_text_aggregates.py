@@ -111,7 +111,7 @@ def test_rows_of_the_grouped_stream_stay_unless_the_text_drops_them() -> None:
     said = text.replace(", payments p WHERE", " INNER JOIN payments p ON")
     assert sorted(_run(said, tables)["n"].to_pylist()) == sorted(n for n in counts if n)
     assert parse_query(said).notes == []
-    with pytest.raises(wa.QueryError, match="how is given, and the text has inner"):
+    with pytest.raises(wa.QueryError, match="how is given, and the text says it"):
         _run(said, tables, how="left_outer")
 
 

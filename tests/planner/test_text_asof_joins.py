@@ -146,5 +146,5 @@ def test_what_the_text_says_cannot_be_given_otherwise(said: str, options: dict[s
 
 
 def test_how_is_said_once() -> None:
-    with pytest.raises(wa.QueryError, match="how is given, and the text has left_outer"):
+    with pytest.raises(wa.QueryError, match="how is given, and the text says it"):
         _run(START.replace("ASOF", "ASOF LEFT") + "ON A.ts >= B.ts", _tables(1), how="inner")

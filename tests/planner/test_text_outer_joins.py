@@ -148,7 +148,7 @@ def test_a_mistake_is_named(text: str, told: str) -> None:
 
 def test_how_is_said_once() -> None:
     query = parse_query("SELECT * FROM a LEFT JOIN b ON WINDOW(a, b) = '2 us'")
-    with pytest.raises(QueryError, match="WA-2006: how is given, and the text has left_outer"):
+    with pytest.raises(QueryError, match="WA-2006: how is given, and the text says it"):
         query.bind({name: _stream(1).schema for name in "ab"}, how="inner")
 
 

@@ -235,7 +235,7 @@ OF_S = "SELECT * FROM s "
         ("SELECT MAX(DURATION(t)) FROM s COALESCE ON t", "WA-2111: line 1, column 12: found"),
         ("SELECT COUNT(DISTINCT k) FROM s COALESCE ON t", "WA-2111: line 1, column 8: found"),
         ("SELECT TIME_WEIGHTED(h) FROM s COALESCE ON t", "WA-2092: line 1, column 22: there is no column 'h'"),
-        ("SELECT MAX(t) FROM s COALESCE ON t", "WA-2111: line 1, column 8: found 'MAX(t'"),
+        ("SELECT MAX(t) FROM s COALESCE ON t", "WA-2111: line 1, column 8: found 'MAX(t)'"),
         ("SELECT k, __import__('os') FROM s COALESCE ON t GROUP BY k", "WA-2091: line 1, column 11"),
         ("SELECT * FROM s a, s b COALESCE ON t", "WA-2111: line 1, column 1: no relation of periods"),
         ("SELECT * FROM s a, s b COALESCE ON t WHERE VALID(a) NEAR VALID(b)", "WA-2111: line 1, column 53: found"),
@@ -404,7 +404,7 @@ def test_wrong_words_about_early_answers(text: str, told: str) -> None:
 
 def test_early_answers_are_asked_for_once_and_not_planned() -> None:
     query = parse_query(OF_S + "[RANGE 1 HOUR] COALESCE ON t EMIT EARLY")
-    with pytest.raises(QueryError, match="WA-2006: emit is given, and the text has EMIT EARLY"):
+    with pytest.raises(QueryError, match="WA-2006: emit is given, and the text says it"):
         query.bind(SCHEMAS, emit="final")
     with pytest.raises(QueryError, match="WA-2023: line 1, column 46: early answers are not planned"):
         query.distinct()

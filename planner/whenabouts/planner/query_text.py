@@ -97,14 +97,26 @@ def take_apart(text: str) -> Clauses:
     found = Clauses(_one_select(text, cutter.rest), Place(text, 0, len(text)), cutter.windows)
     if cutter.coalesce_at is not None:
         found.coalesce_at, found.within = cutter.coalesce_at, cutter.within
-        found.coalesce = list(_one_select(text, cutter.coalesce).expressions)
+        found.coalesce = _expressions(text, cutter.coalesce, cutter.coalesce_at)
         if not found.coalesce:
             raise cutter.coalesce_at.wrong("COALESCE ON names nothing", "columns or a condition")
     found.emit, found.emit_at = cutter.emit, cutter.emit_at
     if cutter.match_at is not None:
-        (found.match,), found.match_at = _one_select(text, cutter.match).expressions, cutter.match_at
+        match, found.match_at = _expressions(text, cutter.match, cutter.match_at), cutter.match_at
+        if len(match) != 1:
+            raise cutter.match_at.wrong(f"{len(match)} conditions in MATCH_CONDITION", "one, as A.ts >= B.ts")
+        found.match = match[0]
     found.tolerance, found.tolerance_at, found.threshold = cutter.tolerance, cutter.tolerance_at, cutter.threshold
     return found
+
+
+def _expressions(text: str, tokens: list[Any], place: Place) -> list[Any]:
+    """A list of expressions, parsed as one after SELECT. Raises: QueryError WA-2111 if anything else is in it."""
+    select = _one_select(text, tokens)
+    for name, part in select.args.items():
+        if part and name != "expressions":
+            raise place.wrong(f"{name.replace('_', ' ').upper()} in {place.words}", "expressions, joined by commas")
+    return list(select.expressions)
 
 
 def place_of(text: str, node: Any) -> Place:
@@ -154,6 +166,8 @@ class _Cutter:
                 self._tolerance()
             elif self._relation() is not None:
                 self._related()
+            elif self._is("RELATION", "THRESHOLD") and self._is("(", ahead=1):  # what we write ourselves, see below
+                self._fail("VALID(a) OVERLAPS VALID(b), or WITH THRESHOLD 0.9")
             elif self._is("INTERSECT", "OVERLAPS") and self._is("(", ahead=1):  # functions here, operators to SQL
                 self.rest.append(_like(self._tokens[self._at], "VAR", self._word()))
                 self._next()
@@ -244,6 +258,8 @@ class _Cutter:
                 self._next()
         closing = self._expect("]")
         place = Place(self._text, opening.start, closing.end + 1)
+        if name.start in self.windows:
+            raise place.wrong("a second window of one stream", "one window behind a stream")
         self.windows[name.start] = WindowClause(place, width, rows, slide, tuple(partition))
 
     def _coalesce_on(self) -> None:
@@ -258,6 +274,8 @@ class _Cutter:
         if self._is("WITHIN"):
             self._next()
             self.within = self._value("the greatest difference, a number")
+            if self._at < len(self._tokens) and not (self._is(*_END_OF_COALESCE) or self._emits()):
+                self._fail("the end, or WHERE or GROUP BY: a difference has no unit")
 
     def _emits(self) -> bool:
         """Whether ``EMIT EARLY`` or ``EMIT FINAL`` ends the query here."""

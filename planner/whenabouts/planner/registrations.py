@@ -11,7 +11,7 @@ from whenabouts.core.costs.choices import Value, Workload
 from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
-from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.coalescing_plans import CoalescingEntry
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.join_plans import Joining, inner_of
@@ -39,14 +39,15 @@ def read_query(query: Registrable, streams: Mapping[str, Stream]) -> Any:
         query = parse_query(query)
     if not isinstance(query, TextQuery) or not query.joins:
         return query
+    return _bound(query, streams)
+
+
+def _bound(query: TextQuery, streams: Mapping[str, Stream]) -> SelectProject:
+    """A text over the descriptions of its streams."""
     schemas = {name: each.schema for name, each in streams.items() if each.schema is not None}
-    lateness = lateness_of_streams({name: each.lateness for name, each in streams.items()})
-    return query.bind(schemas, times_of(streams), lateness)
-
-
-def times_of(streams: Mapping[str, Stream]) -> dict[str, TimeSpec]:
-    """The times of the streams that declare them."""
-    return {name: each.time for name, each in streams.items() if each.time is not None}
+    mine = {name: streams[name] for name in query.streams if name in streams}
+    times = {name: each.time for name, each in mine.items() if each.time is not None}
+    return query.bind(schemas, times, lateness_of_streams({name: each.lateness for name, each in mine.items()}))
 
 
 def join_entry(
@@ -113,7 +114,7 @@ def coalescing_entry(
     elif isinstance(query, TextQuery):
         described = streams.get(query.streams[0])
         if described is not None and described.schema is not None:  # report unknown columns now
-            query.bind({query.streams[0]: described.schema}, times_of(streams), described.lateness)
+            _bound(query, streams)
         planned = query.distinct()
     elif isinstance(query, Coalesce) and not isinstance(query, TemporalJoin):
         planned = CoalescingQuery.of(query, stream if isinstance(stream, str) else "stream")

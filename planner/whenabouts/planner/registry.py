@@ -17,6 +17,7 @@ from whenabouts.core.costs.prices import Sizes, TimingJoinPrices, Weights
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.schemas import arrow_schema_of
+from whenabouts.core.runtime import option_checks as checks
 from whenabouts.core.shared_coalescing.query import share
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.wrappers.select_project import SelectProject
@@ -91,13 +92,13 @@ class Registry:
         tasks: object = parallelism  # a file may say anything
         if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
             raise QueryError(Code.BAD_OPTION, f"parallelism is {parallelism!r}", "give a number of tasks, 1 or more")
-        self._weights = weights if isinstance(weights, Weights) else Weights(*weights)
+        self._weights = weights if isinstance(weights, Weights) else _weights(weights)
         self._costs = costs or AtomicCosts()
         self._sizes = sizes or Sizes()
         self._budget = None if memory_budget is None else parse_bytes(memory_budget, name="memory_budget")
         self._time_limit = time_limit
         self._hysteresis = hysteresis
-        self._streams = dict(streams or {})
+        self._streams = _described(streams or {})
         self._load = Workload(every=every, parallelism=parallelism, timing_prices=timing_prices)
         self._coalescing: dict[str, CoalescingEntry] = {}
         self._joins: dict[str, JoinEntry] = {}
@@ -372,3 +373,22 @@ class Registry:
 def _check_number(what: str, number: object) -> None:
     if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
         raise QueryError(Code.BAD_OPTION, f"{what} is {number!r}", "give a number of zero or more")
+
+
+def _described(streams: Any) -> dict[str, Stream]:
+    """Descriptions of streams by name. Raises QueryError WA-2006 for other objects."""
+    found: dict[str, Stream] = dict(
+        checks.items_of("streams", streams, "give descriptions by name: {name: Stream(...)}")
+    )
+    for name, stream in found.items():
+        if not isinstance(stream, Stream):
+            raise checks.refused(f"streams[{name!r}]", stream, "give a Stream(...)")
+    return found
+
+
+def _weights(weights: Any) -> Weights:
+    """Weights of three numbers. Raises QueryError WA-2006 for other objects."""
+    try:
+        return Weights(*weights)
+    except TypeError:
+        raise checks.refused("weights", weights, "give three numbers: of memory, update and scan") from None

@@ -12,15 +12,25 @@ from typing import Any
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.join_aggregate.functions import Asked, aggregates_of
 from whenabouts.core.join_aggregate.query import JoinAggregate
+from whenabouts.core.runtime.key_names import Key
 from whenabouts.core.times.conditions import UNSAID, Condition
 from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.query_text import Clauses, place_of
 from whenabouts.planner.streams import lateness_of_sides
 from whenabouts.planner.text_durations import number_of
 from whenabouts.planner.text_join_columns import JoinColumns, selected
-from whenabouts.planner.text_join_parts import Parts, bounds_of, parts_of
+from whenabouts.planner.text_join_parts import Parts, bounds_of, keys_of, parts_of
 from whenabouts.planner.text_joins import of_rows
-from whenabouts.planner.text_scope import Scope, Source, conditions_of, is_call, name_in, of_on, of_where
+from whenabouts.planner.text_scope import (
+    Scope,
+    Source,
+    conditions_of,
+    is_call,
+    name_in,
+    of_on,
+    of_where,
+    with_options,
+)
 
 _DECIDED = {
     "Count": "count", "Sum": "sum", "Avg": "mean", "Min": "min", "Max": "max", "First": "first", "Last": "last",
@@ -36,7 +46,6 @@ _FUNCTIONS = (
     "PROBABILITY(COUNT(p) >= 3); COUNT_AT(p, 0.9)"
 )
 _SHOWN = 200
-_SAID = ("left_time", "right_time", "condition", "aggregates", "on")
 
 
 def is_grouped(text: str, clauses: Clauses, sources: Sequence[Source]) -> bool:
@@ -69,9 +78,6 @@ def is_grouped(text: str, clauses: Clauses, sources: Sequence[Source]) -> bool:
 
 def bind_aggregates(scope: Scope, options: dict[str, Any]) -> SelectProject:
     """The join aggregate of a text over streams with known columns."""
-    for name in _SAID:
-        if name in options:
-            raise QueryError(Code.BAD_OPTION, f"{name} is given, and the text says it", "leave it out")
     clauses = scope.query.clauses
     left, right = scope.streams.values()
     aliases = left.source.alias, right.source.alias
@@ -93,15 +99,15 @@ def bind_aggregates(scope: Scope, options: dict[str, Any]) -> SelectProject:
             "a window of uncertain times, and functions of the pairs in it",
             "WITH THRESHOLD p after the window, or EXPECTED, VARIANCE and PROBABILITY alone", Code.NO_CONFIDENCE,
         )  # fmt: skip
-    query = JoinAggregate(
-        left_time=left.time,
-        right_time=right.time,
-        condition=Condition(*bounds_of(edge, aliases[0]), UNSAID if confidence is None else confidence),
-        aggregates=asked,
-        on=_keys(scope, parts, aliases),
-        lateness=lateness_of_sides(left.lateness, right.lateness),
-        **options | {"how": how},
-    )
+    said = {
+        "left_time": left.time,
+        "right_time": right.time,
+        "condition": Condition(*bounds_of(edge, aliases[0]), UNSAID if confidence is None else confidence),
+        "aggregates": asked,
+        "on": _keys(parts, aliases),
+        "lateness": lateness_of_sides(left.lateness, right.lateness),
+    }
+    query = JoinAggregate(**with_options(said, options | {"how": how}))
     names = {(aliases[0], name): name for name in left.schema.names}
     inputs = dict(zip(aliases, query.inputs, strict=True))
     return SelectProject(
@@ -123,14 +129,13 @@ def notes_of(clauses: Clauses, sources: Sequence[Source]) -> list[str]:
 def _how(scope: Scope, options: dict[str, Any]) -> str:
     """What becomes of left rows without a partner: as the text says; else each row of the grouped stream stays."""
     (join,) = scope.query.clauses.select.args["joins"]
-    said, given = scope.query.mode or ("inner" if join.kind == "INNER" else None), options.get("how")
-    if said is not None and given is not None:
-        raise QueryError(Code.BAD_OPTION, f"how is given, and the text has {said}", "leave how out")
+    said = scope.query.mode or ("inner" if join.kind == "INNER" else None)
+    how = with_options({} if said is None else {"how": said}, options).get("how")
     if said not in (None, "inner", "left_outer"):
         raise scope.place(join).wrong(
             f"{said} in a grouped join", "a comma, [INNER] JOIN or LEFT JOIN", Code.UNSUPPORTED_TEXT
         )
-    return str(said or given or "left_outer")
+    return str(how or "left_outer")
 
 
 def _parts(scope: Scope, aliases: tuple[str, str]) -> Parts:
@@ -154,24 +159,16 @@ def _parts(scope: Scope, aliases: tuple[str, str]) -> Parts:
     return parts
 
 
-def _keys(scope: Scope, parts: Parts, aliases: tuple[str, str]) -> tuple[str | tuple[str, str], ...]:
+def _keys(parts: Parts, aliases: tuple[str, str]) -> tuple[Key, ...]:
     """Equal columns of both streams. Raises QueryError WA-2112 for any other condition on both."""
-    keys: list[str | tuple[str, str]] = []
-    for condition in [*parts.equal, *(each for found in parts.of_two.values() for each in found)]:
-        operands = condition.operands
-        if condition.operation != "eq" or any(each.operation != "column" for each in operands):
-            raise condition.error(
-                Code.UNSUPPORTED_TEXT,
-                f"a condition on {aliases[0]} and {aliases[1]} beside the window",
-                "expected equal columns, and conditions on one stream, which filter its rows before",
-            )
-        first, second = (name for _, name in sorted((each.value for each in operands), key=_in_order(aliases)))
-        keys.append(first if first == second else (first, second))
-    return tuple(keys)
-
-
-def _in_order(aliases: tuple[str, str]) -> Any:
-    return lambda value: aliases.index(value[0])
+    keys = keys_of(parts, aliases)
+    for condition in (each for found in parts.of_two.values() for each in found):
+        raise condition.error(
+            Code.UNSUPPORTED_TEXT,
+            f"a condition on {aliases[0]} and {aliases[1]} beside the window",
+            "expected equal columns, and conditions on one stream, which filter its rows before",
+        )
+    return keys
 
 
 class _Replaced:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from whenabouts.core.asof_join.query import AsofJoin
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.errors import Code
 from whenabouts.core.expressions.tree import Expression, joined
+from whenabouts.core.runtime.key_names import Key, shared
 from whenabouts.core.timing_join.modes import Mode
 from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.query_text import conjuncts
@@ -22,7 +23,7 @@ from whenabouts.planner.streams import lateness_of_sides
 from whenabouts.planner.text_durations import text_duration_us
 from whenabouts.planner.text_join_columns import join_columns, selected
 from whenabouts.planner.text_joins import of_rows
-from whenabouts.planner.text_scope import Scope, is_call, is_window, of_where
+from whenabouts.planner.text_scope import Scope, is_call, is_window, of_where, with_options
 
 _DIRECTIONS = {
     "GTE": ("backward", True), "GT": ("backward", False), "LTE": ("forward", True), "LT": ("forward", False),
@@ -45,7 +46,7 @@ def bind_asof(scope: Scope, options: dict[str, Any]) -> SelectProject:
     aliases = tuple(scope.streams)
     left, right = scope.streams.values()
     asked: list[_Asked] = []
-    keys: list[tuple[str, str]] = [_same_name(scope, each.name, join) for each in join.args.get("using") or ()]
+    keys: list[Key] = [_same_name(scope, each.name, join) for each in join.args.get("using") or ()]
     of_one: dict[str, list[Expression]] = {}
     how = _how(scope, join, options)
     match = [] if clauses.match is None else [clauses.match]
@@ -61,7 +62,8 @@ def bind_asof(scope: Scope, options: dict[str, Any]) -> SelectProject:
         operands = condition.operands
         if len(of) == 2 and condition.operation == "eq" and all(each.operation == "column" for each in operands):
             first, second = sorted(operands, key=lambda each: aliases.index(each.value[0]))
-            keys.append((first.value[1], second.value[1]))
+            a, b = first.value[1], second.value[1]
+            keys.append(a if a == b else (a, b))
         elif of == [aliases[1]] or (of == [aliases[0]] and how == "inner"):
             of_one.setdefault(of[0], []).append(condition)
         else:
@@ -79,16 +81,14 @@ def bind_asof(scope: Scope, options: dict[str, Any]) -> SelectProject:
         written["tolerance"] = text_duration_us(str(clauses.tolerance), clauses.tolerance_at)
     if clauses.threshold is not None:
         written["confidence"] = clauses.threshold
-    for name in written.keys() & options.keys():
-        raise QueryError(Code.BAD_OPTION, f"{name} is given, and the text says it", "leave one of them out")
-    query = AsofJoin(
-        left_time=left.time,
-        right_time=right.time,
-        on=tuple(a if a == b else (a, b) for a, b in keys),
-        lateness=lateness_of_sides(left.lateness, right.lateness),
-        suffixes=(f"_{left.source.alias}", f"_{right.source.alias}"),
-        **written | options | {"how": how},
-    )
+    said = written | {
+        "left_time": left.time,
+        "right_time": right.time,
+        "on": tuple(dict.fromkeys(keys)),
+        "lateness": lateness_of_sides(left.lateness, right.lateness),
+        "suffixes": (f"_{left.source.alias}", f"_{right.source.alias}"),
+    }
+    query = AsofJoin(**with_options(said, options | {"how": how}))
     after = []
     for node in of_where(clauses):
         condition = scope.expression(node)
@@ -96,9 +96,10 @@ def bind_asof(scope: Scope, options: dict[str, Any]) -> SelectProject:
             of_one.setdefault(aliases[0], []).append(condition)  # the same rows as after the join
         else:
             after.append(condition)
-    shared = tuple(a for a, b in keys if a == b)
     computed = ["none_probability"] if query.how == "left_anti" else ["probability", "none_probability"]
-    result = replace(join_columns(scope, shared, (), Mode(query.how)), computed=computed if query.probability else ())
+    result = replace(
+        join_columns(scope, shared(keys), (), Mode(query.how)), computed=computed if query.probability else ()
+    )
     inputs = dict(zip(aliases, query.inputs, strict=True))
     return SelectProject(
         query=query,
@@ -111,18 +112,16 @@ def bind_asof(scope: Scope, options: dict[str, Any]) -> SelectProject:
 def _how(scope: Scope, join: Any, options: dict[str, Any]) -> str:
     """What becomes of left rows without a partner: as the text says, else as in the dialect of its form."""
     said = "left_outer" if join.side == "LEFT" else "inner" if join.kind == "INNER" else None
-    given = options.get("how")
-    if said is not None and given is not None:
-        raise QueryError(Code.BAD_OPTION, f"how is given, and the text has {said}", "leave how out")
-    return str(said or given or ("inner" if scope.query.clauses.match is None else "left_outer"))
+    how = with_options({} if said is None else {"how": said}, options).get("how")
+    return str(how or ("inner" if scope.query.clauses.match is None else "left_outer"))
 
 
-def _same_name(scope: Scope, name: str, join: Any) -> tuple[str, str]:
+def _same_name(scope: Scope, name: str, join: Any) -> Key:
     """The column of ``USING (name)`` in both streams."""
     left, right = (stream.column(name) for stream in scope.streams.values())
     if left is None or right is None:
         raise scope.place(join).wrong(f"USING names {name!r}", "a column that both streams have", Code.SQL_COLUMN)
-    return left, right
+    return left if left == right else (left, right)
 
 
 def _inequality(scope: Scope, node: Any) -> _Asked | None:
@@ -149,6 +148,8 @@ def _stream_of_time(scope: Scope, node: Any) -> str | None:
     Raises QueryError WA-2114 for a column that is not the time of its stream, compared with one of the other stream.
     """
     if type(node).__name__ == "Time":
+        if node.this is None or node.args.get("zone"):
+            raise scope.place(node).wrong(f"found {node.sql()!r}", f"TIME of one of {', '.join(scope.streams)}")
         return scope.alias(node.this)
     if type(node).__name__ != "Column":
         return None

@@ -1,4 +1,4 @@
-"""Coalescing as text: `Coalesce`, `TemporalAggregate` and `TemporalJoin` from COALESCE ON, GROUP BY and VALID.
+"""Coalescing as text: `Coalesce` and `TemporalAggregate` from COALESCE ON, GROUP BY and VALID.
 
 ``COALESCE ON`` names columns or computed values; a *condition* there returns the periods in which it holds. WHERE
 filters coalesced tuples, so it may use group and value columns only: if rows were filtered first, periods would extend
@@ -7,32 +7,40 @@ over the dropped rows. Durations are microseconds; with SLIDE the first column i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import pyarrow as pa
 
 from whenabouts.core.coalescing.columns import COUNT, OP, VALID_FROM, VALID_LAST, VALID_TO, WINDOW_END
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.eager_lazy_cost import eager_part
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.errors import Code
 from whenabouts.core.expressions.sql import from_sqlglot
 from whenabouts.core.expressions.tree import Expression, column, joined, rewritten
-from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
-from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.wrappers.select_project import Named, SelectProject
 from whenabouts.planner.coalescing_queries import CoalescingQuery, Evaluation
-from whenabouts.planner.text_durations import duration_us, text_duration_us
-from whenabouts.planner.text_scope import ParsedQuery, Scope, conditions_of, is_call, no_column
+from whenabouts.planner.query_text import WindowClause
+from whenabouts.planner.text_durations import text_duration_us
+from whenabouts.planner.text_join_columns import free_name
+from whenabouts.planner.text_periods import PERIOD, check_periods, duration_of_period, is_period, written_period
+from whenabouts.planner.text_scope import (
+    ParsedQuery,
+    Scope,
+    conditions_of,
+    is_call,
+    name_in,
+    no_column,
+    with_options,
+)
 
+_SHOWN = 200
 _AGGREGATES = {"Max": "max", "Min": "min", "Sum": "sum", "Avg": "avg", "Median": "median", "Count": "count"}
 _CONDITIONS = frozenset({"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "is null", "same", "like", "ilike"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Coalescing:
+class Coalescing:
     """The contents of COALESCE ON and GROUP BY."""
 
     group: tuple[str, ...]
@@ -42,13 +50,12 @@ class _Coalescing:
 
 
 def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
-    """One stream: its coalesced tuples, or aggregates of them. Two streams: pairs of coalesced tuples."""
-    found = _coalescing(scope)
-    _check_periods(scope)
-    if scope.query.form == "temporal join":
-        return _temporal_join(scope, found, options)
+    """The coalesced tuples of one stream, or aggregates of them."""
+    found = coalescing_of(scope)
+    check_periods(scope)
     (stream,) = scope.streams.values()
-    given = _given(scope, found) | {"time": stream.time, "lateness": stream.lateness} | _emit(scope, options) | options
+    given = given_by(scope, found) | {"time": stream.time, "lateness": stream.lateness} | _emit(scope)
+    given = with_options(given, options)
     if any(_aggregate(node) is not None for node in scope.query.clauses.select.expressions):
         return _aggregated(scope, found, given)
     query = Coalesce(**{"valid_last": _names_last(scope.query.clauses, found), **given})
@@ -62,21 +69,17 @@ def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
         query=query,
         derived={query.inputs[0]: found.derived} if found.derived else (),
         having=joined("and", having, having[0].place) if having else None,
-        columns=_columns(scope, names, first),
+        columns=columns_of(scope, names, first, {stream.source.alias: {name: name for name in names}}),
     )
 
 
-def _emit(scope: Scope, options: dict[str, Any]) -> dict[str, str]:
-    """`emit` as the text says it. Raises QueryError WA-2006 if it is an option, too."""
+def _emit(scope: Scope) -> dict[str, str]:
+    """`emit` as the text says it."""
     asked = scope.query.clauses.emit
-    if asked is None:
-        return {}
-    if options.get("emit") is not None:
-        raise QueryError(Code.BAD_OPTION, f"emit is given, and the text has EMIT {asked.upper()}", "leave emit out")
-    return {"emit": asked}
+    return {} if asked is None else {"emit": asked}
 
 
-def _names_last(clauses: Any, found: _Coalescing) -> bool:
+def _names_last(clauses: Any, found: Coalescing) -> bool:
     """Whether SELECT or WHERE names the column `valid_last`."""
     if VALID_LAST in (*found.group, *found.values):
         return False
@@ -116,7 +119,7 @@ def distinct_query(query: ParsedQuery) -> CoalescingQuery:
         window.slide if isinstance(window.slide, int) else None,
         aggregates=tuple(node.sql() for node in asked),
         computed=tuple(sorted(computed)),
-        valid_last=not aggregated and _names_last(clauses, _Coalescing(group_names, values, (), None)),
+        valid_last=not aggregated and _names_last(clauses, Coalescing(group_names, values, (), None)),
     )
     return CoalescingQuery(
         coalesce=values,
@@ -131,17 +134,19 @@ def distinct_query(query: ParsedQuery) -> CoalescingQuery:
     )
 
 
-def _coalescing(scope: Scope) -> _Coalescing:
+def coalescing_of(scope: Scope) -> Coalescing:
+    """What COALESCE ON and GROUP BY say. Raises: QueryError WA-2092 for an unknown column, WA-2112 for other groups."""
     clauses = scope.query.clauses
     group = clauses.select.args.get("group")
+    grouped = group.expressions if group else ()
     scope = replace(scope, streams=dict(list(scope.streams.items())[:1]))  # a second one has the same columns
-    groups = [_bare(scope, scope.expression(node), scope.place(node)) for node in (group.expressions if group else ())]
+    groups = [_bare(scope.expression(node), scope.place(node), "GROUP BY") for node in grouped]
     values, derived = [], []
     condition: Expression | None = None
     for node in clauses.coalesce:
         name = _value_name(node)
         expression = scope.expression(node.this if type(node).__name__ == "Alias" else node)
-        if expression.operation == "column":
+        if expression.operation == "column" and not node.alias:
             name = expression.value[1]
         else:
             derived.append((name, rewritten(expression, _plain)))
@@ -150,7 +155,7 @@ def _coalescing(scope: Scope) -> _Coalescing:
                 raise scope.place(node).wrong("a second condition", "one condition, joined by AND")
             condition = column(name)
         values.append(name)
-    return _Coalescing(tuple(dict.fromkeys(groups)), tuple(values), tuple(derived), condition)
+    return Coalescing(tuple(dict.fromkeys(groups)), tuple(values), tuple(derived), condition)
 
 
 def _value_name(node: Any) -> str:
@@ -158,9 +163,9 @@ def _value_name(node: Any) -> str:
     return str(node.alias or (node.name if type(node).__name__ == "Column" else node.sql()))
 
 
-def _bare(scope: Scope, expression: Expression, place: Any) -> str:
+def _bare(expression: Expression, place: Any, clause: str) -> str:
     if expression.operation != "column":
-        raise place.wrong(f"found {place.words!r}", "a plain column in GROUP BY", Code.UNSUPPORTED_TEXT)
+        raise place.wrong(f"found {place.words!r}", f"a plain column in {clause}", Code.UNSUPPORTED_TEXT)
     name: str = expression.value[1]
     return name
 
@@ -170,19 +175,24 @@ def _plain(node: Expression) -> Expression:
     return replace(node, value=(None, node.value[1]))
 
 
-def _given(scope: Scope, found: _Coalescing) -> dict[str, Any]:
-    """The arguments of a `Coalesce` that the text determines."""
+def given_by(scope: Scope, found: Coalescing) -> dict[str, Any]:
+    """The arguments of a `Coalesce` that the text says. Raises: QueryError WA-2111 for windows that differ."""
     within = scope.query.clauses.within
     given: dict[str, Any] = {"group": found.group, "values": found.values}
-    given["equivalence"] = "equal" if within is None else f"absolute_tolerance:{within}"
+    if within is not None:
+        given["equivalence"] = f"absolute_tolerance:{within}"
     windows = [stream.source.window for stream in scope.streams.values()]
-    window = windows[0]
-    for other in windows[1:]:
-        if (other and (other.range, other.rows, other.slide)) != (window and (window.range, window.rows, window.slide)):
-            place = other.place if other else scope.query.clauses.place
+    first, *others = [{} if window is None else _window(window, found) for window in windows]
+    for window, other in zip(windows[1:], others, strict=True):
+        if other != first:
+            place = window.place if window else scope.query.clauses.place
             raise place.wrong("the two streams have different windows", "the same window for both")
-    if window is None:
-        return given
+    return given | first
+
+
+def _window(window: WindowClause, found: Coalescing) -> dict[str, Any]:
+    """The arguments of a `Coalesce` that say its window."""
+    given: dict[str, Any] = {}
     if window.range is not None:
         given["window"] = text_duration_us(window.range, window.place)
     if window.rows is not None:
@@ -197,7 +207,7 @@ def _given(scope: Scope, found: _Coalescing) -> dict[str, Any]:
     return given
 
 
-def _where(scope: Scope, found: _Coalescing, computed: Sequence[str] = ()) -> list[Expression]:
+def _where(scope: Scope, found: Coalescing, computed: Sequence[str] = ()) -> list[Expression]:
     """Conditions on coalesced tuples. ``computed``: their columns besides group and values."""
     (stream,) = scope.streams.values()
     of_result = [name for name in computed if name not in stream.schema.names]
@@ -219,49 +229,60 @@ def _where(scope: Scope, found: _Coalescing, computed: Sequence[str] = ()) -> li
     return conditions
 
 
-def _columns(scope: Scope, names: Sequence[str], first: Sequence[str]) -> Named | None:
+def columns_of(
+    scope: Scope, names: Sequence[str], first: Sequence[str], own: Mapping[str, Mapping[str, str]]
+) -> Named | None:
     """The columns of SELECT, over the columns of coalesced tuples; None for ``*`` alone.
 
-    ``first``: columns that come first, whether SELECT names them or not.
+    ``first``: columns that come first, whether SELECT names them or not. ``own``: by alias the names of the stream's
+    columns in the result.
     """
     chosen = scope.query.clauses.select.expressions
     if len(chosen) == 1 and type(chosen[0]).__name__ == "Star":
         return None
-    found: list[tuple[str, Expression]] = []
+    taken: set[str] = set()
+    columns: list[tuple[str, Expression]] = []
+    every = {name: name for name in names}
     for node in chosen:
-        inner = node.this if type(node).__name__ == "Alias" else node
-        words = inner.sql()
-        if type(inner).__name__ == "Star":
-            found += [(name, column(name)) for name in names]
-        elif is_call(inner, "VALID") or is_call(inner, "INTERSECT"):
-            found += [(name, column(name)) for name in (VALID_FROM, VALID_TO)]
-        elif is_call(inner, "DURATION"):
-            found.append((node.alias or "duration", _duration()))
-        elif words in names:  # a computed value, as COALESCE ON has it
-            found.append((node.alias or words, column(words)))
-        else:
-            expression = rewritten(from_sqlglot(inner, scope.query.text), lambda each: _of_result(each, names, scope))
-            plain = expression.operation == "column"
-            found.append((node.alias or (expression.value[1] if plain else words), expression))
-    named = [name for name, _ in found]
-    return (*((name, column(name)) for name in first if name not in named), *found)
+        columns += (new := _item(scope, node, every, own, taken))
+        taken.update(name for name, _ in new)
+    return (*((name, column(name)) for name in first if name not in taken), *columns)
 
 
-def _duration() -> Expression:
-    """How long a coalesced tuple is valid, in microseconds."""
-    length = Expression("subtract", (column(VALID_TO), column(VALID_FROM)))
-    return Expression("cast", (length,), pa.int64())
+def _item(
+    scope: Scope, node: Any, every: Mapping[str, str], own: Mapping[str, Mapping[str, str]], taken: Collection[str]
+) -> list[tuple[str, Expression]]:
+    """The columns of one item of SELECT."""
+    inner = node.this if type(node).__name__ == "Alias" else node
+    words = inner.sql()
+    if type(inner).__name__ == "Star":
+        return [(name, column(name)) for name in every]
+    if is_period(scope, inner):
+        if node.alias:
+            raise scope.place(node).wrong(
+                f"AS {node.alias} for two columns", f"{words} without AS, or valid_from AS ..., valid_to AS ...",
+                Code.UNSUPPORTED_TEXT,
+            )  # fmt: skip
+        return [(name, column(name)) for name in PERIOD]
+    if is_call(inner, "DURATION"):
+        return [(node.alias or "duration", duration_of_period())]
+    if words in every:  # a computed value, as COALESCE ON has it
+        return [(node.alias or words, column(words))]
+    expression = rewritten(from_sqlglot(inner, scope.query.text), lambda each: _of_result(each, every, own))
+    usual = [expression.value[1] if expression.operation == "column" else words]
+    if expression.operation == "column" and inner.table:
+        usual.append(f"{inner.name}_{inner.table}")
+    return [(node.alias or free_name(taken, usual), expression)]
 
 
-def _of_result(node: Expression, names: Sequence[str], scope: Scope) -> Expression:
-    """A column of the result, by name, or as ``alias.name`` for one side of a join."""
+def _of_result(node: Expression, every: Mapping[str, str], own: Mapping[str, Mapping[str, str]]) -> Expression:
+    """A column of the result, by name, or as ``alias.name``."""
     table, name = node.value
-    suffixed = [] if table is None else [f"{name}_{alias}" for alias in scope.streams if alias.lower() == table.lower()]
-    for known in (*suffixed, name):
-        alike = [own for own in names if own == known] or [own for own in names if own.lower() == known.lower()]
-        if alike and (table is None or suffixed):
-            return replace(node, value=(None, alike[0]))
-    raise no_column(node, name, names)
+    known = every if table is None else own.get(name_in(table, own) or "", {})
+    found = name_in(name, known)
+    if found is None:
+        raise no_column(node, name, [*every])
+    return replace(node, value=(None, known[found]))
 
 
 def _aggregate(node: Any) -> str | tuple[str, str] | None:
@@ -272,14 +293,14 @@ def _aggregate(node: Any) -> str | tuple[str, str] | None:
     return _AGGREGATES.get(type(inner).__name__)
 
 
-def _aggregated(scope: Scope, found: _Coalescing, given: dict[str, Any]) -> SelectProject:
+def _aggregated(scope: Scope, found: Coalescing, given: dict[str, Any]) -> SelectProject:
     aggregates: dict[str, str | tuple[str, str]] = {}
     columns: list[tuple[str, Expression]] = []
     for node in scope.query.clauses.select.expressions:
         asked, place = _aggregate(node), scope.place(node)
         inner = node.this if type(node).__name__ == "Alias" else node
         if asked is None:
-            name = _bare(scope, scope.expression(inner), place) if type(inner).__name__ == "Column" else ""
+            name = _bare(scope.expression(inner), place, "SELECT") if type(inner).__name__ == "Column" else ""
             if name not in found.group:
                 raise place.wrong(
                     f"found {place.words!r} beside aggregates",
@@ -292,16 +313,19 @@ def _aggregated(scope: Scope, found: _Coalescing, given: dict[str, Any]) -> Sele
             usual = asked if asked == "count" else f"{asked}_duration"
         else:
             weighed = scope.expression(inner.expressions[0])
-            if weighed.value[1] not in found.values:
-                raise no_column(weighed, weighed.value[1], found.values)
+            asked = "time_weighted", _bare(weighed, place, "TIME_WEIGHTED")
+            if asked[1] not in found.values:
+                raise no_column(weighed, asked[1], found.values)
             usual = f"time_weighted_{asked[1]}"
         name = node.alias or usual
         aggregates[name] = asked
         columns.append((name, column(name)))
     conditions = [rewritten(each, _plain) for each in _where(scope, found)]
     conditions += [found.condition] if found.condition is not None else []
-    where = joined("and", conditions, conditions[0].place) if conditions else None
-    query = TemporalAggregate(**given, aggregates=aggregates, where=where)
+    said: dict[str, Any] = {"aggregates": aggregates}
+    if conditions:
+        said["where"] = joined("and", conditions, conditions[0].place)
+    query = TemporalAggregate(**with_options(said, given))
     if query.extents.slides:
         columns.insert(0, (WINDOW_END, column(WINDOW_END)))
     return SelectProject(
@@ -311,93 +335,9 @@ def _aggregated(scope: Scope, found: _Coalescing, given: dict[str, Any]) -> Sele
 
 def _check_argument(scope: Scope, node: Any, function: str) -> None:
     """Aggregates apply to DURATION(VALID(s)); COUNT(*) and COUNT(VALID(s)) count coalesced tuples."""
-    counted = function == "count" and (type(node.this).__name__ == "Star" or is_call(node.this, "VALID"))
-    if counted or is_call(node.this, "DURATION"):
+    counted = function == "count" and (type(node.this).__name__ == "Star" or is_period(scope, node.this))
+    further = any(part for name, part in node.args.items() if name not in ("this", "big_int"))
+    if not further and (counted or is_call(node.this, "DURATION")):
         return
-    stream = next(iter(scope.streams))
-    wanted = "COUNT(*)" if function == "count" else f"{function.upper()}(DURATION(VALID({stream})))"
-    raise scope.place(node).wrong(f"found {scope.place(node).words!r}", wanted)
-
-
-def _check_periods(scope: Scope) -> None:
-    """Check that ``VALID(s)`` names a stream of FROM, and ``DURATION`` has a ``VALID`` or an ``INTERSECT``."""
-    known = {alias.lower() for alias in scope.streams}
-    clauses = scope.query.clauses
-    for node in (part for each in (*clauses.select.expressions, *conditions_of(clauses)) for part in each.walk()):
-        given = node.expressions if is_call(node, "VALID") or is_call(node, "DURATION") else None
-        if given is None:
-            continue
-        place = scope.place(node)
-        if is_call(node, "DURATION"):
-            if len(given) != 1 or not (is_call(given[0], "VALID") or is_call(given[0], "INTERSECT")):
-                raise place.wrong(f"found {place.words!r}", "DURATION(VALID(stream))")
-        elif len(given) != 1 or (getattr(given[0], "table", "") or given[0].name).lower() not in known:
-            raise place.wrong(f"found {place.words!r}", f"VALID of one of the streams {', '.join(scope.streams)}")
-
-
-def _temporal_join(scope: Scope, found: _Coalescing, options: dict[str, Any]) -> SelectProject:
-    text, left = scope.query.text, next(iter(scope.streams))
-    relation: str | None = None
-    least: int | None = None
-    on: list[str] = []
-    matching: list[Expression] = []
-    for node in conditions_of(scope.query.clauses):
-        place = scope.place(node)
-        if is_call(node, "RELATION"):
-            if relation is not None:
-                raise place.wrong("a second relation of periods", "one VALID(a) ... VALID(b)")
-            relation = node.expressions[0].this
-            if [scope.alias(each) for each in node.expressions[1:]] != list(scope.streams):
-                raise place.wrong("the periods stand in another order than FROM", f"VALID({left}) first")
-        elif any(is_call(part, "DURATION") for part in node.walk()):
-            if type(node).__name__ != "GTE" or not is_call(node.this, "DURATION"):
-                raise place.wrong(f"found {place.words!r}", "DURATION(INTERSECT(VALID(a), VALID(b))) >= a duration")
-            least = duration_us(text, node.expression)
-        else:
-            condition = scope.expression(node)
-            names = [each.value[1] for each in condition.columns()]
-            unknown = [each for each in condition.columns() if each.value[1] not in (*found.group, *found.values)]
-            if unknown:
-                raise no_column(unknown[0], unknown[0].value[1], [*found.group, *found.values])
-            equal = condition.operation == "eq" and len(names) == 2 and names[0] == names[1]
-            if equal and all(each.operation == "column" for each in condition.operands):
-                on.append(names[0])
-            else:
-                matching.append(condition)
-    if relation is None:
-        raise scope.query.clauses.place.wrong(
-            "no relation of periods is asked for", "VALID(a) OVERLAPS VALID(b) in WHERE"
-        )
-    if found.condition is not None:
-        holds = found.condition.value[1]
-        matching += [replace(found.condition, value=(alias, holds)) for alias in scope.streams]
-    first, second = scope.streams.values()
-    said = [stream.lateness for stream in (first, second) if stream.lateness is not None]
-    given = _given(scope, found) | {"time": first.time, "lateness": max(said, key=_us, default=None)}
-    query = TemporalJoin(
-        **(given | options),
-        on=on,
-        relation=relation,
-        min_duration=least,
-        matches=SqlPredicate((left, second.source.alias), text, joined("and", matching, matching[0].place))
-        if matching
-        else None,
-        suffixes=(f"_{left}", f"_{second.source.alias}"),
-    )
-    if first.time != second.time:
-        raise second.source.place.wrong("the streams' times are in different columns", "one time column for both")
-    mine = (*found.group, *found.values)
-    names = [WINDOW_END] if query.extents.slides else []
-    names += [name if name in on else f"{name}_{left}" for name in mine]
-    names += [f"{name}_{second.source.alias}" for name in mine if name not in on]
-    return SelectProject(
-        query=query,
-        derived=dict.fromkeys(query.inputs, found.derived) if found.derived else (),
-        columns=_columns(scope, [*names, VALID_FROM, VALID_TO], names[: int(query.extents.slides)]),
-    )
-
-
-def _us(duration: Any) -> int:
-    from whenabouts.core.durations import parse_duration
-
-    return parse_duration(duration)
+    wanted = "COUNT(*)" if function == "count" else f"{function.upper()}(DURATION({written_period(scope)}))"
+    raise scope.place(node).wrong(f"found {node.sql()[:_SHOWN]!r}", wanted)

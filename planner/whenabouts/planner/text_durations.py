@@ -22,8 +22,8 @@ def duration_us(text: str, node: Any) -> int:
         raise place.wrong(
             f"{node.this} has no unit", f"{expected}; for milliseconds INTERVAL '{node.this}' MILLISECOND"
         )
-    if kind == "Interval" and node.this is not None:
-        unit = node.args.get("unit")
+    unit = node.args.get("unit")
+    if kind == "Interval" and type(node.this).__name__ == "Literal" and type(unit).__name__ in ("Var", "NoneType"):
         return text_duration_us(f"{node.this.name} {unit.name if unit is not None else ''}".strip(), place)
     if kind == "Literal":
         return text_duration_us(node.this, place)

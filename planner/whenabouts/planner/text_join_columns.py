@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,21 +107,24 @@ def selected(scope: Scope, result: JoinColumns, items: Sequence[Any] = ()) -> Na
         elif type(inner).__name__ == "Column" and type(inner.this).__name__ == "Star":
             alias = scope.alias(_as_column(inner))
             stars = [Expression("column", value=(alias, name)) for name in scope.streams[alias].schema.names]
-            found += [(names.get(each.value, ""), result.of(each)) for each in stars]
+            for each in stars:
+                name = free_name(taken_names, [names.get(each.value, ""), f"{each.value[1]}_{alias}"])
+                found.append((name, result.of(each)))
         else:
             expression = rewritten(from_sqlglot(inner, scope.query.text), over_output)
-            plain = type(inner).__name__ == "Column"
-            name = node.alias or (inner.name if plain else inner.sql())
-            taken = plain and name in taken_names and not node.alias
-            found.append((_other_name(expression, name, inner.table) if taken else name, expression))
+            usual = [inner.sql()]
+            if type(inner).__name__ == "Column":
+                in_result = [expression.value[1]] if expression.operation == "column" else []
+                usual = [inner.name, *in_result, *([f"{inner.name}_{inner.table}"] if inner.table else [])]
+            found.append((node.alias or free_name(taken_names, usual), expression))
         taken_names.update(name for name, _ in found[done:])
         done = len(found)
     return tuple(_distinct(scope, found))
 
 
-def _other_name(expression: Expression, name: str, alias: str) -> str:
-    """Of two columns with one name the second is called as in the result."""
-    return str(expression.value[1]) if expression.operation == "column" else f"{name}_{alias}"
+def free_name(taken: Collection[str], names: Sequence[str]) -> str:
+    """The first of these names that no column has yet; the first one if all are taken."""
+    return next((name for name in names if name not in taken), names[0])
 
 
 def _as_column(node: Any) -> Any:

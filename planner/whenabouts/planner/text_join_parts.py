@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from whenabouts.core.errors import QueryError
 from whenabouts.core.expressions.tree import Expression
+from whenabouts.core.runtime.key_names import Key
 from whenabouts.core.times.conditions import POSSIBLE, Condition
 from whenabouts.core.window_join.graph import Edge
 from whenabouts.planner.query_text import Place
 from whenabouts.planner.text_durations import duration_us, number_of
 from whenabouts.planner.text_scope import Scope, is_call, is_window
+
+_Column: TypeAlias = tuple[str, str]
+"""Alias and name."""
 
 
 @dataclass(slots=True)
@@ -105,33 +109,44 @@ def _sort(parts: Parts, condition: Expression, place: Place) -> None:
 
 
 def _is_equality(condition: Expression) -> bool:
-    """Whether a condition says that columns of the same name are equal in two streams."""
-    operands = condition.operands
-    named = condition.operation == "eq" and all(each.operation == "column" for each in operands)
-    return named and operands[0].value[1] == operands[1].value[1]
+    """Whether a condition says that two columns are equal."""
+    return condition.operation == "eq" and all(each.operation == "column" for each in condition.operands)
 
 
-def keys_of(parts: Parts, aliases: Sequence[str], without: Collection[str] = ()) -> tuple[str, ...]:
-    """The columns that are equal in all streams, and not in `without`. Other equalities become conditions on pairs."""
-    found = []
-    by_name: dict[str, list[Expression]] = {}
-    for each in parts.equal:
-        by_name.setdefault(each.operands[0].value[1], []).append(each)
-    for name, mine in by_name.items():
-        if name not in without and _connects(mine, aliases):
-            found.append(name)
-        else:
-            for each in mine:
-                pair = each.operands[0].value[0], each.operands[1].value[0]
-                parts.of_two.setdefault(pair, []).append(each)
-    return tuple(found)
+def keys_of(parts: Parts, aliases: Sequence[str], without: Collection[str] = ()) -> tuple[Key, ...]:
+    """The keys: columns that are equal in all streams, whatever their names, and not in `without`.
+
+    Equalities that make no key become conditions on pairs. One that follows from a key, as A.k = C.k from A.k = B.k and
+    B.k = C.k, says nothing more.
+    """
+    equalities = {(each.operands[0].value, each.operands[1].value): each for each in parts.equal}
+    equal_to: dict[_Column, list[_Column]] = {}
+    for one, other in equalities:
+        equal_to.setdefault(one, []).append(other)
+        equal_to.setdefault(other, []).append(one)
+    keys: list[Key] = []
+    numbers: dict[_Column, set[int]] = {}
+    for (one, other), condition in equalities.items():
+        if numbers.get(one, set()) & numbers.get(other, set()):
+            continue
+        chosen = _of_each_stream(one, other, equal_to)
+        if len(chosen) < len(aliases) or set(chosen.values()) & set(without):
+            parts.of_two.setdefault((one[0], other[0]), []).append(condition)
+            continue
+        for column in chosen.items():
+            numbers.setdefault(column, set()).add(len(keys))
+        names = tuple(chosen[alias] for alias in aliases)
+        keys.append(names if len(set(names)) > 1 else names[0])
+    return tuple(keys)
 
 
-def _connects(equalities: Sequence[Expression], aliases: Sequence[str]) -> bool:
-    reached, before = {aliases[0]}, 0
-    while len(reached) > before:
-        before = len(reached)
-        for each in equalities:
-            pair = {operand.value[0] for operand in each.operands}
-            reached |= pair if pair & reached else set()
-    return len(reached) == len(aliases)
+def _of_each_stream(one: _Column, other: _Column, equal_to: Mapping[_Column, Sequence[_Column]]) -> dict[str, str]:
+    """A column of each stream that equals these two, by alias; one of the same name if there is one."""
+    chosen = dict((one, other))
+    waiting = [one, other]
+    for column in waiting:
+        for alias, name in sorted(equal_to[column], key=lambda each: each[1] != column[1]):
+            if alias not in chosen:
+                chosen[alias] = name
+                waiting.append((alias, name))
+    return chosen

@@ -6,13 +6,14 @@ of WHERE is tested on the rows of a stream before the join where that gives the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.errors import Code
 from whenabouts.core.expressions.tree import Expression, joined, rewritten
 from whenabouts.core.joins.pair_conditions import SqlPredicate
+from whenabouts.core.runtime.key_names import Key, shared
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.timing_join.modes import LEFT, Mode
 from whenabouts.core.timing_join.query import TimingJoin
@@ -23,16 +24,14 @@ from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.streams import lateness_of_sides, lateness_of_streams
 from whenabouts.planner.text_join_columns import join_columns, selected
 from whenabouts.planner.text_join_parts import Parts, bounds_of, keys_of, parts_of
-from whenabouts.planner.text_scope import Scope, conditions_of, is_window, of_on, of_where
+from whenabouts.planner.text_scope import Scope, conditions_of, is_window, of_on, of_where, with_options
 
 
 def bind_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
     """Two streams with one window and a THRESHOLD or a mode are a timing join, everything else is a window join."""
     outer, clauses = scope.query.mode, scope.query.clauses
     if outer is not None:
-        if options.get("how") is not None:
-            raise QueryError(Code.BAD_OPTION, f"how is given, and the text has {outer}", "leave how out")
-        options = options | {"how": outer}
+        options = with_options({"how": outer}, options)
     parts = parts_of(scope, conditions_of(clauses) if outer is None else of_on(clauses))
     aliases = tuple(scope.streams)
     pair = len(aliases) == 2 and len(parts.edges) == 1
@@ -60,7 +59,8 @@ def bind_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
         }
         query = _window_join(scope, parts.edges, on, predicates, options)
         computed = ["t_first", "t_last", *_probabilities(parts.edges)]
-    result = join_columns(scope, on, computed, mode)
+        computed += ["probability"] if options.get("joint") else []
+    result = join_columns(scope, shared(on), computed, mode)
     after += parts.of_more
     inputs = dict(zip(aliases, query.inputs, strict=True))
     return SelectProject(
@@ -102,7 +102,7 @@ def _of_where(scope: Scope, parts: Parts, aliases: Sequence[str], mode: Mode) ->
     return after
 
 
-def _timing_join(scope: Scope, parts: Parts, on: Sequence[str], options: dict[str, Any]) -> TimingJoin:
+def _timing_join(scope: Scope, parts: Parts, on: Sequence[Key], options: dict[str, Any]) -> TimingJoin:
     left, right = scope.streams.values()
     (edge,) = parts.edges
     confidence = edge.confidence
@@ -113,25 +113,22 @@ def _timing_join(scope: Scope, parts: Parts, on: Sequence[str], options: dict[st
                 Code.BAD_CONFIDENCE,
             )  # fmt: skip
         confidence = 1.0
-    return TimingJoin(
-        left_time=left.time,
-        right_time=right.time,
-        condition=Condition(*bounds_of(edge, left.source.alias), confidence),
-        on=on,
-        lateness=lateness_of_sides(left.lateness, right.lateness),
-        suffixes=(f"_{left.source.alias}", f"_{right.source.alias}"),
-        **options | _where(scope, [each for found in parts.of_two.values() for each in found], options),
-    )
+    said = {
+        "left_time": left.time,
+        "right_time": right.time,
+        "condition": Condition(*bounds_of(edge, left.source.alias), confidence),
+        "on": on,
+        "lateness": lateness_of_sides(left.lateness, right.lateness),
+        "suffixes": (f"_{left.source.alias}", f"_{right.source.alias}"),
+        **_where(scope, [each for found in parts.of_two.values() for each in found]),
+    }
+    return TimingJoin(**with_options(said, options))
 
 
-def _where(scope: Scope, conditions: Sequence[Expression], options: Mapping[str, Any]) -> dict[str, SqlPredicate]:
+def _where(scope: Scope, conditions: Sequence[Expression]) -> dict[str, SqlPredicate]:
     """Conditions on both streams as the `where` of a timing join, in whose columns the streams are its sides."""
     if not conditions:
         return {}
-    if options.get("where") is not None:
-        raise QueryError(
-            Code.BAD_OPTION, "where is given, and the text has conditions on both streams", "write all in the text"
-        )
     sides = dict(zip(scope.streams, SIDES, strict=True))
     both = rewritten(
         joined("and", conditions, conditions[0].place),
@@ -141,16 +138,16 @@ def _where(scope: Scope, conditions: Sequence[Expression], options: Mapping[str,
 
 
 def _window_join(
-    scope: Scope, edges: list[Edge], on: Sequence[str], predicates: dict[tuple[str, str], SqlPredicate], options: Any
+    scope: Scope, edges: list[Edge], on: Sequence[Key], predicates: dict[tuple[str, str], SqlPredicate], options: Any
 ) -> WindowJoin:
-    return WindowJoin(
-        times={alias: stream.time for alias, stream in scope.streams.items()},
-        windows=tuple(edges),
-        on=on,
-        predicates=predicates,
-        lateness=lateness_of_streams({alias: stream.lateness for alias, stream in scope.streams.items()}),
-        **options,
-    )
+    said = {
+        "times": {alias: stream.time for alias, stream in scope.streams.items()},
+        "windows": tuple(edges),
+        "on": on,
+        "lateness": lateness_of_streams({alias: stream.lateness for alias, stream in scope.streams.items()}),
+        **({"predicates": predicates} if predicates else {}),
+    }
+    return WindowJoin(**with_options(said, options))
 
 
 def of_rows(conditions: Sequence[Expression]) -> Expression:

@@ -20,7 +20,8 @@ say where its streams come from and which columns have the times: that is given 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ import pyarrow as pa
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.schemas import arrow_schema_of
+from whenabouts.core.runtime import option_checks as checks
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
 from whenabouts.planner.query_text import Clauses, Place, place_of, take_apart
 from whenabouts.planner.text_scope import BoundStream, ParsedQuery, Scope, Source, conditions_of, is_window
@@ -72,7 +74,8 @@ class TextQuery(ParsedQuery):
         missing time is determined by `time_of`, and without a lateness the query declares none. ``options`` go to
         the query itself (``strategy``, ``scheme``, ``conservative``, ``time_slots``, ...).
 
-        Raises: QueryError WA-2092 for an unknown column, WA-2113 for a stream without a schema, WA-2114 for an unknown
+        Raises: QueryError WA-2006 for a time or a lateness of no stream, for an option that the text says, and for
+        wrong objects; WA-2092 for an unknown column, WA-2113 for a stream without a schema, WA-2114 for an unknown
         time, WA-2111 and WA-2112 for anything that the form does not support, each with line and column; and what the
         query itself raises.
 
@@ -85,8 +88,12 @@ class TextQuery(ParsedQuery):
         from whenabouts.planner.text_asof import bind_asof
         from whenabouts.planner.text_coalescing import bind_coalescing
         from whenabouts.planner.text_joins import bind_join
+        from whenabouts.planner.text_temporal_joins import bind_temporal_join
 
-        given, late = dict(times or {}), lateness
+        schemas = dict(checks.items_of("schemas", schemas, "give the schema of each stream by its name"))
+        given, late = self._by_stream("times", {} if times is None else times), lateness
+        if isinstance(late, Mapping):
+            late = self._by_stream("lateness", late)
         streams: dict[str, BoundStream] = {}
         for source in self.sources:
             if source.stream not in schemas:
@@ -101,8 +108,27 @@ class TextQuery(ParsedQuery):
             streams[source.alias] = BoundStream(source, schema, time, of_stream)
         scope = Scope(self, streams)
         with not_too_deep(self.text):
-            forms = {"join": bind_join, "join aggregate": bind_aggregates, "as-of join": bind_asof}
-            return forms.get(self.form, bind_coalescing)(scope, options)
+            forms = {
+                "join": bind_join, "join aggregate": bind_aggregates, "as-of join": bind_asof,
+                "coalesce": bind_coalescing, "temporal join": bind_temporal_join,
+            }  # fmt: skip
+            return forms[self.form](scope, options)
+
+    def _by_stream(self, what: str, given: Any) -> dict[str, Any]:
+        """What is given by alias or stream. Raises: QueryError WA-2006 for names that the text does not have."""
+        hint = "give a time by the name of its stream" if what == "times" else "give a duration, or one by stream"
+        found: dict[Any, Any] = dict(checks.items_of(what, given, hint))
+        known = list(dict.fromkeys(name for source in self.sources for name in (source.alias, source.stream)))
+        for name, value in found.items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1) if isinstance(name, str) else []
+                told = f"did you mean {near[0]!r}?" if near else "give one of these names, or leave it out"
+                raise QueryError(
+                    Code.BAD_OPTION, f"{what} names {name!r}, and the streams are {', '.join(known)}", told
+                )
+            if what == "times" and value is not None:
+                checks.time_of(f"times[{name!r}]", value)
+        return found
 
     @property
     def notes(self) -> list[str]:
@@ -151,6 +177,9 @@ def parse_query(text: str) -> TextQuery:
     whenabouts.core.errors.QueryError: WA-2111: line 1, column 17: something is missing near 'WHERE' \
 (hint: expected an expression or a name there)
     """
+    given: object = text
+    if not isinstance(given, str):
+        raise checks.refused("the query", given, "give a SELECT as text")
     with not_too_deep(text):
         return _parsed(text)
 
@@ -180,6 +209,8 @@ def _parsed(text: str) -> TextQuery:
     if clauses.coalesce_at is not None:
         if len(sources) > 2:
             raise sources[2].place.wrong("a third stream", "one stream to coalesce, or two to relate")
+        if (group := clauses.select.args.get("group")) is not None:
+            _refuse_parts(text, group, ("expressions",), place_of(text, group))
         return replace(query, form="coalesce" if len(sources) == 1 else "temporal join")
     for source in sources:
         if source.window is not None:
@@ -229,6 +260,7 @@ def _sources(text: str, clauses: Clauses) -> tuple[Source, ...]:
             f"this is stream {MOST_STREAMS + 1}", f"{MOST_STREAMS} streams at most", Code.UNSUPPORTED_TEXT
         )
     found: dict[str, Source] = {}
+    windows = dict(clauses.windows)
     for table in tables:
         place = place_of(text, table)
         plain = (
@@ -238,11 +270,16 @@ def _sources(text: str, clauses: Clauses) -> tuple[Source, ...]:
         )
         if not plain or any(part and name not in ("this", "alias") for name, part in table.args.items()):
             raise place.wrong(f"found {place.words!r}", "the name of a stream", Code.UNSUPPORTED_TEXT)
-        window = next((clauses.windows[start] for start in _starts(table) if start in clauses.windows), None)
+        mine = [windows.pop(start) for start in _starts(table) if start in windows]
+        if len(mine) > 1:
+            raise mine[1].place.wrong("a second window of one stream", "one window behind a stream")
+        window = mine[0] if mine else None
         alias = table.alias or table.name
         if alias in found:
             raise place.wrong(f"two streams are called {alias!r}", f"another name: {table.name} AS ...")
         found[alias] = Source(alias, table.name, window, place)
+    for window in windows.values():
+        raise window.place.wrong("a window behind no stream", "it behind a stream in FROM")
     return tuple(found.values())
 
 
@@ -252,15 +289,29 @@ def _starts(table: Any) -> list[int]:
 
 
 def _refuse_the_rest(text: str, clauses: Clauses) -> None:
-    """Refuse clauses of SQL that no form supports."""
-    select, known = (
-        clauses.select,
-        {"kind", "expressions", "from_", "from", "joins", "where", "group", "operation_modifiers"},
-    )
-    for name, node in select.args.items():
-        if node and name not in known:
-            part = node[0] if isinstance(node, list) else node
-            place = place_of(text, part) if hasattr(part, "walk") else clauses.place
+    """Refuse what no form supports: clauses of SQL, and words around ``*``."""
+    from sqlglot import exp
+
+    select = clauses.select
+    _refuse_parts(text, select, ("expressions", "from_", "from", "joins", "where", "group"), clauses.place)
+    for join in select.args.get("joins") or ():
+        _refuse_parts(text, join, ("this", "on", "using", "method", "side", "kind"), place_of(text, join))
+    for item in select.expressions:
+        inner = item.this if type(item).__name__ == "Alias" else item
+        starred = inner.this if type(inner).__name__ == "Column" else inner
+        if type(starred).__name__ == "Star" and (item is not inner or inner.args.get("db")):
+            raise place_of(text, item).wrong(f"found {item.sql()[:200]!r}", "* or stream.*", Code.UNSUPPORTED_TEXT)
+    for star in select.find_all(exp.Star):
+        if any(star.args.values()):  # EXCEPT and the like
+            raise place_of(text, star).wrong(f"found {star.sql()[:200]!r}", "*", Code.UNSUPPORTED_TEXT)
+
+
+def _refuse_parts(text: str, node: Any, known: Sequence[str], otherwise: Place) -> None:
+    """Refuse a node of the syntax tree with other parts than the known ones."""
+    for name, part in node.args.items():
+        if part and name not in known:
+            first = part[0] if isinstance(part, list) else part
+            place = place_of(text, first) if hasattr(first, "walk") else otherwise
             raise place.wrong(
                 f"{name.replace('_', ' ').upper()} is not available", "SELECT, FROM, WHERE, COALESCE ON and GROUP BY",
                 Code.UNSUPPORTED_TEXT,

@@ -158,3 +158,16 @@ def name_in(name: str, known: Any) -> str | None:
         return name
     alike = [each for each in known if each.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else None
+
+
+def with_options(said: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that the text says, and the options of `bind`. Raises: QueryError WA-2006 for one that is both."""
+    for name in options:
+        if name in said and options[name] is not None:
+            by_name = name.removeprefix("left_").removeprefix("right_") == "time"
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"{name} is given, and {'times' if by_name else 'the text'} says it",
+                "give times={stream: time}" if by_name else "leave one of them out",
+            )
+    return {**options, **said}
