@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from whenabouts.conformance.simulated_spark import Group
-from whenabouts.core import Lateness, Point, within
-from whenabouts.core.hosting.host import REJECTED, BlockPacker, Hosting
-from whenabouts.core.hosting.micro_batch_host import MicroBatchHost
+from whenabouts.core import EngineError, Lateness, Point, within
+from whenabouts.core.asof_join.query import AsofJoin
+from whenabouts.core.hosting.host import REJECTED, BlockPacker, Hosting, Tagged
+from whenabouts.core.hosting.micro_batch_host import CONTROL, LAYOUT, LAYOUT_WITH_CLOCKS, MicroBatchHost
+from whenabouts.core.state.segment_codec import decode
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.wrappers.state_limit import SHED, StateLimit
 
@@ -28,3 +31,68 @@ def test_rows_that_a_shuffle_reorders_are_the_same_step() -> None:
     ]
     assert given[0] == given[1] == given[2]
     assert any(row.tag == REJECTED for row in given[0])
+
+
+SCHEMA = pa.schema({"t": pa.timestamp("us"), "k": pa.int64(), "j": pa.int64()})
+
+
+def asof(idle_after: str | None, lateness: str = "1 s", on: str = "k") -> Hosting:
+    query = AsofJoin(
+        left_time=Point("t"), right_time=Point("t"), on=on, confidence=1.0, how="left_outer",
+        lateness=Lateness(lateness, lateness, idle_after=idle_after),
+    )  # fmt: skip
+    return Hosting(query, (SCHEMA, SCHEMA), 1, True)
+
+
+def micro_batch(hosting: Hosting, group: Group, *inputs: list[int], watermark_ms: int = 0) -> list[Tagged]:
+    """Rows of each input, by their seconds."""
+    packed = []
+    for input, seconds in enumerate(inputs):
+        packer = BlockPacker(hosting, input)
+        times = pa.array([at * 1_000_000 for at in seconds], pa.timestamp("us"))
+        rows = pa.record_batch([times, pa.array([1] * len(seconds)), pa.array([2] * len(seconds))], schema=SCHEMA)
+        packed += packer.split([packer.read(rows)[0]])
+    given = MicroBatchHost(hosting).rows(0, [(row.kind, row.rows, row.blob) for row in packed], group, watermark_ms)
+    return list(given)
+
+
+@pytest.mark.parametrize(("idle_after", "lateness"), [("1000 s", "1 s"), (None, "1 s"), ("10 s", "500 s")])
+def test_the_watermark_never_goes_back_whatever_the_settings_of_a_restart(
+    idle_after: str | None, lateness: str
+) -> None:
+    """The right rows of 100 s are gone: a left row of 150 s would have a wrong answer. It is late, as it would have been
+    without the change."""
+    group = Group()
+    for seconds in ([0], [100], [200], [300]):
+        micro_batch(asof("10 s"), group, [], seconds)
+    micro_batch(asof("10 s"), group, [], [301])
+    changed = asof(idle_after, lateness)
+    given = micro_batch(changed, group, [150, 295])
+    rejected = [decode(row.blob, changed.rejects_schema) for row in given if row.tag == REJECTED]
+    assert [(code, input) for rows in rejected for code, input in zip(*rows_of_rejects(rows), strict=True)] == [
+        ("WA-1010", "left")
+    ]
+    again = micro_batch(changed, group, [151])
+    assert sum(row.tag == REJECTED for row in again) == 1, "it stays where it was"
+
+
+def rows_of_rejects(rows: pa.RecordBatch) -> tuple[list[str], list[str]]:
+    return rows.column("code").to_pylist(), rows.column("input").to_pylist()
+
+
+def test_a_bucket_without_clocks_is_not_asked_for_them() -> None:
+    group = Group()
+    micro_batch(asof(None), group, [1], [2], watermark_ms=1)
+    assert group.record is not None
+    assert group.record[0] == LAYOUT
+    micro_batch(asof("10 s"), group, [3], [3], watermark_ms=1)
+    assert group.record[0] == LAYOUT_WITH_CLOCKS
+
+
+def test_each_micro_batch_compares_the_query_with_the_checkpoints() -> None:
+    """A writer of the user's own starts without `write_stream`'s check."""
+    group = Group()
+    for hosting in (asof(None), asof("1 s"), asof(None)):
+        assert list(MicroBatchHost(hosting).rows(CONTROL, [], group, 0))
+    with pytest.raises(EngineError, match=r"WA-3032.*on was \('k',\) and is \('j',\)"):
+        MicroBatchHost(asof(None, on="j")).rows(CONTROL, [], group, 0)

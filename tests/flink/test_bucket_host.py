@@ -13,6 +13,7 @@ import pytest
 
 from whenabouts.core import EngineError, Interval, Lateness, Point, within
 from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.hosting.element_host import CONTROL
 from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS
 from whenabouts.core.hosting.host import OUTPUT, BlockPacker, Hosting, Packed
 from whenabouts.core.hosting.packed_kinds import PRESENT
@@ -446,3 +447,36 @@ def test_state_of_another_number_of_buckets_is_refused() -> None:
     flink.start()
     with pytest.raises(EngineError, match=r"WA-3003: the checkpoint holds 1 buckets of keys, .*give buckets=1"):
         flink.take(Packed(0, PRESENT, 0, 0, b""))
+
+
+def _restarted(flink: _Flink, hosting: Hosting) -> _Flink:
+    flink.hosting = hosting
+    flink.start()
+    return flink
+
+
+CALL = Packed(0, PRESENT, 0, 0, b"")
+
+
+@pytest.mark.parametrize("key", [CONTROL, 7])
+def test_the_state_of_another_query_is_refused_when_the_task_starts(key: int) -> None:
+    """The control key is called, too: it has state whatever the number of buckets was."""
+    flink = _Flink(_hosting(QUERIES["inner"]))
+    flink.get_current_key = lambda: key  # type: ignore[method-assign]
+    assert flink.take(CALL)
+    assert _restarted(flink, _hosting(QUERIES["inner"])).take(CALL)
+    assert _restarted(flink, _hosting(_join(probability=True, strategy="lazy"))).take(CALL), "what may change"
+    with pytest.raises(EngineError, match=r"WA-3003.*holds 1 buckets of keys, the query asks for 4"):
+        _restarted(flink, _hosting(QUERIES["inner"], buckets=4)).take(CALL)
+    for other, what in ((_join(how="left_outer"), "how was"), (QUERIES["best"], "best was")):
+        with pytest.raises(EngineError, match=rf"WA-3032.*{what}"):
+            _restarted(flink, _hosting(other)).take(CALL)
+
+
+def test_a_bucket_that_an_older_release_wrote_gets_the_identity() -> None:
+    flink = _Flink(_hosting(QUERIES["inner"]))
+    assert flink.take(CALL)
+    flink.segments.pop(next(key for key, data in flink.segments.items() if b"settings" in data))
+    assert _restarted(flink, _hosting(QUERIES["inner"])).take(CALL)
+    with pytest.raises(EngineError, match="WA-3032"):
+        _restarted(flink, _hosting(QUERIES["best"])).take(CALL)

@@ -33,7 +33,7 @@ from whenabouts.conformance.simulated_flink_buckets import (
     key_group,
     labels,
 )
-from whenabouts.core.hosting.element_host import ElementHost, Here
+from whenabouts.core.hosting.element_host import CONTROL, ElementHost, Here
 from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS, delay_ms
 from whenabouts.core.hosting.host import BlockPacker, clock_of
 from whenabouts.core.hosting.packed_kinds import PRESENT
@@ -80,7 +80,7 @@ class Task:
         self.bundle = 0
         self.held: list[int] = []
         self.sent: list[tuple[Bucket, Clock, int, bool]] = []
-        self.called = not (run.process_mode and run.calls)
+        self.called = not run.calls
 
     def storage(self, label: int) -> Bucket:
         """What the engine has stored for a bucket."""
@@ -209,7 +209,7 @@ class SimulatedFlinkRun(SimulatedRun):
             for number in range(of)
         ]
         self.greatest_ms = [LEAST_MS] * self._channels()
-        owned = {label: key_group(label) * tasks // GROUPS for label in labels(self.hosting.buckets)}
+        owned = {label: key_group(label) * tasks // GROUPS for label in (*labels(self.hosting.buckets), CONTROL)}
         self.owner = {label: owned[label] for label in owned}
         self.tasks: list[Task] = []
         for number in range(tasks):

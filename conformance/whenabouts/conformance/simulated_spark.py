@@ -51,6 +51,10 @@ class Group:
         """Replace the record."""
         self.record = tuple(record)
 
+    def read_identity(self) -> str | None:
+        """The identity of the query that owns the state."""
+        return self.identity
+
     def write_identity(self, text: str) -> None:
         """Keep the identity of the query."""
         self.identity = text

@@ -20,6 +20,7 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import Table
 
 from whenabouts.core.durations import Duration
+from whenabouts.core.hosting.element_host import CONTROL
 from whenabouts.core.hosting.element_watermark import delay_ms
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting, require_one_zone
 from whenabouts.core.hosting.host_options import LATENESS, SOURCE
@@ -129,7 +130,8 @@ def hosted(
     operator = hosting.operator()  # refuses here, in the client, what cannot work
     zones = {zone_of(source) for source in inputs if isinstance(source, Table)}
     require_one_zone(query, operator, hosting.schemas, next(iter(zones - {None}), None))
-    keys = labels(hosting.buckets, groups_of(env))
+    groups = groups_of(env)
+    keys = labels(hosting.buckets, groups)
     sides = [
         _packed(source, hosting, index, keys, own_clock=watermarks == LATENESS, name=name)
         for index, source in enumerate(blocks)
@@ -138,8 +140,10 @@ def hosted(
         sides = [side.set_buffer_timeout(latency.buffer_ms) for side in sides]
     rows = sides[0].union(*sides[1:]) if len(sides) > 1 else sides[0]
     function = BucketFunction(hosting, latency.operator_ms, gathers=gathered and max_latency is not None)
-    keyed = with_calls(rows, keys, f"{name}-calls") if streaming and not embedded else by_bucket(rows)
+    keyed = with_calls(rows, (*keys, CONTROL), f"{name}-calls") if streaming else by_bucket(rows)
     stream = keyed.process(function, tagged_type()).name(name).uid(name)
+    if streaming:
+        stream.set_max_parallelism(groups)  # the keys depend on it: Flink refuses a savepoint of another one
     stream = stream.set_description(titled(name, query))
     return Result(stream, hosting, name, latency.buffer_ms)
 

@@ -1,7 +1,7 @@
 """Socket files, through which Spark can speak with Python instead of through TCP.
 
-Through TCP the second message of Spark to a Python worker waits for the receipt of the first, which the kernel holds back
-for 40 ms, in each task that runs Python. A micro-batch of few rows takes a fraction of a second.
+Through TCP the second message of Spark to a Python worker waits for the receipt of the first, which the kernel holds
+back for 40 ms, in each task that runs Python. A micro-batch of few rows takes a fraction of a second.
 """
 
 from __future__ import annotations

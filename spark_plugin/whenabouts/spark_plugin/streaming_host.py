@@ -24,7 +24,8 @@ RECORD = StructType([StructField(name, LongType()) for name in ("layout", "bucke
 
 IDENTITY = "identity"
 IDENTITY_SCHEMA = StructType([StructField("text", StringType())])
-"""`core.hosting.query_identity`, written once by the control group; `checkpoints` reads it before a restart."""
+"""`core.hosting.query_identity`, written once by the control group, which compares it in each
+micro-batch; `checkpoints` reads it before a restart."""
 
 
 class MapStateStore:
@@ -68,6 +69,11 @@ class GroupState:
     def write_record(self, record: Sequence[int]) -> None:
         """Replace the record."""
         self._record.update(tuple(record))
+
+    def read_identity(self) -> str | None:
+        """The identity of the query that owns the state, None if there is none."""
+        row = self._identity.get()
+        return None if row is None else str(row[0])
 
     def write_identity(self, text: str) -> None:
         """Keep the identity of the query that owns the state."""

@@ -23,7 +23,9 @@ class BucketRecord:
     `buckets`: the number of buckets that its state was written for. `watermark_ms`: the greatest watermark that it has
     seen. `timer_ms`: its event-time timer, besides the one at the end of time; `flush_ms`: its processing-time timer;
     None: not set. `keeps`: whether rows wait before the operator (a later job may have another `max_latency`).
-    `packers`: the clocks of each input's packers, if they decide which rows are late (`packer_clocks`).
+    `packers`: the clocks of each input's packers, if they decide which rows are late (`packer_clocks`). `clocks`:
+    whether the bucket's state holds the progress of its inputs (`input_watermarks`): once it does, its watermark counts
+    under all later settings.
     """
 
     buckets: int
@@ -32,6 +34,7 @@ class BucketRecord:
     flush_ms: int | None = None
     keeps: bool = False
     packers: tuple[PackerClocks, ...] = ()
+    clocks: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "packers", tuple(map(tuple, self.packers)))  # JSON has lists

@@ -21,11 +21,20 @@ from typing import NamedTuple, Protocol, TypeVar
 from whenabouts.core.hosting.bucket_record import BucketRecord, JsonRecords, RecordState, move_timer
 from whenabouts.core.hosting.element_watermark import LAST_MS, ElementWatermark
 from whenabouts.core.hosting.host import COUNTS, BucketInput, Hosting, read_counts, tagged_rows
+from whenabouts.core.hosting.input_watermarks import CLOCKS
 from whenabouts.core.hosting.packed_kinds import PRESENT, REJECTS, Content, content_of, packer_of, rows_kind
 from whenabouts.core.hosting.packer_clocks import late_before, with_report, without_late
 from whenabouts.core.hosting.segment_cache import CachedStore, SegmentCache
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, SegmentStore, Step
 from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segment_codec import unwrap, wrap
+
+CONTROL = -1
+"""A key that is no bucket's, whatever their number. It is called like a bucket when a task starts, so that a checkpoint
+of another number of buckets is refused: none of its buckets might have a key of today's."""
+
+_IDENTITY = CLOCKS - 1
+"""The store's input number for the identity of the query, which no operator uses."""
 
 _HEADER = struct.Struct("<iq")
 """The header of a kept blob: its kind and its number of rows."""
@@ -138,6 +147,7 @@ class ElementHost:
         self._operator = runner.run(hosting.operator)
         self._packers_decide = hosting.packers_decide(self._operator)
         self._inputs = hosting.query.inputs
+        self._identity = wrap(hosting.identity.to_json().encode())
 
     def element(self, packed: Blob, state: BucketState) -> Iterator[TaggedBlob]:
         """A packed row."""
@@ -263,8 +273,10 @@ class ElementHost:
         demand: FlushMode = FlushMode.NOTHING,
     ) -> Iterator[TaggedBlob]:
         watermark = watermark.at_least(record.watermark_ms)
-        wanted, tagged = self._step(state.segments, self._cache, state.key, packed, watermark.us, demand)
-        record = replace(record, watermark_ms=watermark.ms)
+        record = replace(record, watermark_ms=watermark.ms, clocks=record.clocks or self._hosting.keeps_clocks)
+        wanted, tagged = self._step(
+            state.segments, self._cache, state.key, packed, watermark.us, demand, has_clocks=record.clocks
+        )
         self._records.put(state, self._with_timers(record, watermark.timer_ms(wanted.timer_us), wanted, state))
         yield from self._counted(tagged, state.key)
 
@@ -289,6 +301,8 @@ class ElementHost:
         packed: list[Blob],
         watermark_us: int,
         demand: FlushMode,
+        *,
+        has_clocks: bool = False,
     ) -> tuple[Wanted, list[TaggedBlob]]:
         """One step of the operator: what it wants, and what it gave.
 
@@ -297,7 +311,7 @@ class ElementHost:
 
         def work(segments: SegmentStore) -> tuple[Wanted, list[TaggedBlob]]:
             arrived = self._arrived(packed)
-            step = self._hosting.step(self._operator, segments, arrived, watermark_us, demand)
+            step = self._hosting.step(self._operator, segments, arrived, watermark_us, demand, has_clocks=has_clocks)
             return Wanted(step.timer_us, step.rows_waiting), self._tagged(step, arrived)
 
         return self._runner.step(work, store, cache, bucket)
@@ -313,14 +327,16 @@ class ElementHost:
     def _record_of(self, state: BucketState) -> BucketRecord:
         """The bucket's record. A new bucket gets a record, and a timer for the end of the input.
 
-        Raises EngineError WA-3003 for state that was written for another number of buckets.
+        Raises EngineError WA-3003 for state that was written for another number of buckets, WA-3032 for that of another
+        query.
         """
         record = self._record_with_timers(state)
         if record is None:
             record = BucketRecord(self._hosting.buckets)
             state.set_event_timer(LAST_MS)
             self._records.put(state, record)
-        return record.check(self._hosting.buckets)
+            state.segments.put(_IDENTITY, 0, self._identity)
+        return record
 
     def _record_with_timers(self, state: BucketState) -> BucketRecord | None:
         """The bucket's record, if it has one. When it comes from a checkpoint, its timers are set again: a checkpoint
@@ -328,12 +344,22 @@ class ElementHost:
         restored = not self._records.knows(state)
         record = self._records.get(state)
         if restored and record is not None:
+            self._check(record, state)
             state.set_event_timer(LAST_MS)
             if record.timer_ms is not None:
                 state.set_event_timer(record.timer_ms)
             if record.flush_ms is not None:
                 state.set_clock_timer(record.flush_ms)
         return record
+
+    def _check(self, record: BucketRecord, state: BucketState) -> None:
+        """Refuse a bucket of another query, or of another number of buckets."""
+        found = state.segments.get(_IDENTITY, 0)
+        if found is None:  # an older release wrote it
+            state.segments.put(_IDENTITY, 0, self._identity)
+        else:
+            self._hosting.identity.check(bytes(unwrap(found)).decode())
+        record.check(self._hosting.buckets)
 
     def _with_timers(
         self, record: BucketRecord, timer_ms: int | None, wanted: Wanted, state: BucketState

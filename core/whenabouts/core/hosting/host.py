@@ -96,11 +96,18 @@ class Hosting:
         return self.streaming and self.own_watermarks and operator.keys.slots is not None
 
     def step(
-        self, operator: Operator, store: SegmentStore, arrived: BucketInput, watermark_us: int, demand: FlushMode
+        self,
+        operator: Operator,
+        store: SegmentStore,
+        arrived: BucketInput,
+        watermark_us: int,
+        demand: FlushMode,
+        *,
+        has_clocks: bool = False,
     ) -> Step:
         """One step of a bucket of a stream; `watermark_us` is the engine's. Afterwards `arrived.ended` says whether it
-        was the last."""
-        if self.keeps_clocks:
+        was the last. `has_clocks`: the bucket's state holds the progress of its inputs, if only by earlier settings."""
+        if self.keeps_clocks or has_clocks:
             clocks = InputClocks(store, self.query)
             watermark_us = max(watermark_us, clocks.watermark_us)
             clocks.take(arrived.latest, arrived.began)

@@ -23,8 +23,9 @@ CONTROL = -1
 """A label that is not a bucket: it receives the rows that readers refused, and a row from every micro-batch with
 rows."""
 
-LAYOUT = 2
-"""Version of the host's own state: labels of buckets, names and types of state variables. 1 was never released."""
+LAYOUT, LAYOUT_WITH_CLOCKS = 2, 3
+"""Versions of the host's own state: labels of buckets, names and types of state variables. 1 was never released. The
+other one is of a bucket whose state holds the progress of its inputs (`input_watermarks`)."""
 
 _NO_TIMER = -1
 
@@ -49,8 +50,11 @@ class MicroBatchState(Protocol):
     def write_record(self, record: Sequence[int]) -> None:
         """Replace the record."""
 
+    def read_identity(self) -> str | None:
+        """The identity of the query (`query_identity`) that wrote the state; None if there is none."""
+
     def write_identity(self, text: str) -> None:
-        """Keep the identity of the query (`query_identity`) where a restart can read it."""
+        """Keep the identity of the query where a restart can read it."""
 
     def set_timer(self, ms: int) -> None:
         """Set an event-time timer."""
@@ -86,9 +90,12 @@ class MicroBatchHost:
 
     def _control(self, arrived: BucketInput, state: MicroBatchState) -> Iterator[Tagged]:
         """The group that every micro-batch has: the checkpoint is checked before any bucket's work is committed."""
+        identity = self._hosting.identity
         if self._record(state) is None:
             self._write(state, BucketRecord(self._hosting.buckets))
-            state.write_identity(self._hosting.identity.to_json())
+            state.write_identity(identity.to_json())
+        elif (found := state.read_identity()) is not None:
+            identity.check(found)
         return self._tagged(Step(), arrived)
 
     def _step(
@@ -99,7 +106,10 @@ class MicroBatchHost:
         expired_ms: int | None = None,
     ) -> Iterator[Tagged]:
         record = self._record(state)
-        step = self._hosting.step(self._operator, state.segments, arrived, watermark.us, FlushMode.BATCH)
+        clocks = self._hosting.keeps_clocks or (record is not None and record.clocks)
+        step = self._hosting.step(
+            self._operator, state.segments, arrived, watermark.us, FlushMode.BATCH, has_clocks=clocks
+        )
         if arrived.ended:
             state.segments.clear()
         timer_ms = watermark.timer_ms(step.timer_us)
@@ -107,7 +117,7 @@ class MicroBatchHost:
             timer_ms += 1  # the engine drops the expired timer after this call, and would drop the new one with it
         set_ms = None if record is None or record.timer_ms == expired_ms else record.timer_ms
         move_timer(set_ms, timer_ms, state.set_timer, state.delete_timer)
-        new = BucketRecord(self._hosting.buckets, timer_ms=timer_ms)
+        new = BucketRecord(self._hosting.buckets, timer_ms=timer_ms, clocks=clocks)
         if new != record:
             self._write(state, new)
         return self._tagged(step, arrived)
@@ -121,14 +131,16 @@ class MicroBatchHost:
         if numbers is None:
             return None
         layout, buckets, timer_ms = numbers
-        if layout != LAYOUT:
+        if layout not in (LAYOUT, LAYOUT_WITH_CLOCKS):
             raise EngineError(
                 Code.STATE_FORMAT,
-                f"the checkpoint's layout is version {layout}, this release knows {LAYOUT}",
+                f"the checkpoint's layout is version {layout}, this release knows {LAYOUT} and {LAYOUT_WITH_CLOCKS}",
                 "restart with the release that wrote it, or from a new checkpoint",
             )
-        record = BucketRecord(buckets, timer_ms=None if timer_ms == _NO_TIMER else timer_ms)
+        timer = None if timer_ms == _NO_TIMER else timer_ms
+        record = BucketRecord(buckets, timer_ms=timer, clocks=layout == LAYOUT_WITH_CLOCKS)
         return record.check(self._hosting.buckets)
 
     def _write(self, state: MicroBatchState, record: BucketRecord) -> None:
-        state.write_record((LAYOUT, record.buckets, _NO_TIMER if record.timer_ms is None else record.timer_ms))
+        layout = LAYOUT_WITH_CLOCKS if record.clocks else LAYOUT
+        state.write_record((layout, record.buckets, _NO_TIMER if record.timer_ms is None else record.timer_ms))
