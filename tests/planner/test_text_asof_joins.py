@@ -145,6 +145,15 @@ def test_what_the_text_says_cannot_be_given_otherwise(said: str, options: dict[s
         _run(START + "ON A.ts >= B.ts " + said, _tables(1), **options)
 
 
+def test_an_end_of_an_interval_is_not_its_time() -> None:
+    ends = pa.schema({"t_min": pa.int64(), "t_max": pa.int64(), "v": pa.int64()})
+    for said in ("A.t_min >= B.t_max", "A.t_max >= B.t_max", "A.t_min >= B.t_min"):
+        with pytest.raises(wa.QueryError, match=r"WA-2114: .* is not the time of A, which is t_min, t_max"):
+            parse_query(f"{START} ON {said}").bind({"trades": ends, "quotes": ends})
+    bound = parse_query(f"{START} ON TIME(A) >= TIME(B) WITH THRESHOLD 0.5").bind({"trades": ends, "quotes": ends})
+    assert bound.query.direction == "backward"
+
+
 def test_how_is_said_once() -> None:
     with pytest.raises(wa.QueryError, match="how is given, and the text says it"):
         _run(START.replace("ASOF", "ASOF LEFT") + "ON A.ts >= B.ts", _tables(1), how="inner")

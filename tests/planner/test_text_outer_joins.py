@@ -15,7 +15,13 @@ from whenabouts.core.local import run, run_stream, timing_join
 from whenabouts.planner import parse_query
 
 ON = ("A.k = B.k", "A.k = B.k AND A.j = B.j", "A.v < B.v", "A.k = B.k AND A.v > 1", "B.v IS NOT NULL AND A.j = B.j")
-ON = (*ON, "A.k = B.k AND A.v <> B.v AND B.v > 1 AND A.v IS NOT NULL", "A.t = B.t")
+ON = (
+    *ON,
+    "A.k = B.k AND A.v <> B.v AND B.v > 1 AND A.v IS NOT NULL",
+    "A.t = B.t",
+    "A.k = B.j",
+    "A.k = B.k AND A.v = B.j",
+)
 WHERE = ("", "A.v > 1", "B.v > 1", "B.v IS NULL", "A.k = B.k", "B.k IS NULL OR B.k = 1", "A.v IS NULL AND B.t > 3")
 WHERE = (*WHERE, "A.v >= B.v", "A.k IS NULL", "A.id > 4 AND B.id > 4")
 

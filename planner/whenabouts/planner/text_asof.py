@@ -29,6 +29,7 @@ _DIRECTIONS = {
     "GTE": ("backward", True), "GT": ("backward", False), "LTE": ("forward", True), "LT": ("forward", False),
 }  # fmt: skip
 _MIRRORED = {"GTE": "LTE", "GT": "LT", "LTE": "GTE", "LT": "GT"}
+_SHOWN = 200
 _ONE_INEQUALITY = "one inequality of the streams' times, as A.ts >= B.ts"
 
 
@@ -46,7 +47,7 @@ def bind_asof(scope: Scope, options: dict[str, Any]) -> SelectProject:
     aliases = tuple(scope.streams)
     left, right = scope.streams.values()
     asked: list[_Asked] = []
-    keys: list[Key] = [_same_name(scope, each.name, join) for each in join.args.get("using") or ()]
+    keys: list[Key] = [_same_name(scope, each, join) for each in join.args.get("using") or ()]
     of_one: dict[str, list[Expression]] = {}
     how = _how(scope, join, options)
     match = [] if clauses.match is None else [clauses.match]
@@ -116,8 +117,9 @@ def _how(scope: Scope, join: Any, options: dict[str, Any]) -> str:
     return str(how or ("inner" if scope.query.clauses.match is None else "left_outer"))
 
 
-def _same_name(scope: Scope, name: str, join: Any) -> Key:
+def _same_name(scope: Scope, node: Any, join: Any) -> Key:
     """The column of ``USING (name)`` in both streams."""
+    name = node.name if type(node).__name__ == "Identifier" else node.sql()[:_SHOWN]
     left, right = (stream.column(name) for stream in scope.streams.values())
     if left is None or right is None:
         raise scope.place(join).wrong(f"USING names {name!r}", "a column that both streams have", Code.SQL_COLUMN)
@@ -155,7 +157,7 @@ def _stream_of_time(scope: Scope, node: Any) -> str | None:
         return None
     alias, name = scope.expression(node).value
     time = scope.streams[alias].time
-    if name not in time.columns:
+    if (name,) != tuple(time.columns):
         other = next(stream for each, stream in scope.streams.items() if each != alias)
         sides = node.parent.this, node.parent.expression
         if any(
@@ -163,7 +165,7 @@ def _stream_of_time(scope: Scope, node: Any) -> str | None:
         ):
             raise scope.place(node).wrong(
                 f"{name!r} is not the time of {alias}, which is {', '.join(time.columns)}",
-                f"its time, or TIME({alias})",
+                f"TIME({alias})" if len(time.columns) > 1 else f"its time, or TIME({alias})",
                 Code.NO_TIME,
             )
         return None

@@ -20,7 +20,7 @@ from whenabouts.core.expressions.tree import Expression, column, joined, rewritt
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.wrappers.select_project import Named, SelectProject
 from whenabouts.planner.coalescing_queries import CoalescingQuery, Evaluation
-from whenabouts.planner.query_text import WindowClause
+from whenabouts.planner.text_clauses import WindowClause
 from whenabouts.planner.text_durations import text_duration_us
 from whenabouts.planner.text_join_columns import free_name
 from whenabouts.planner.text_periods import PERIOD, check_periods, duration_of_period, is_period, written_period

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from whenabouts.core.durations import parse_duration
 from whenabouts.core.errors import QueryError
-from whenabouts.planner.query_text import Place, place_of
+from whenabouts.planner.query_text import place_of
+from whenabouts.planner.text_clauses import Place
 
 
 def duration_us(text: str, node: Any) -> int:
@@ -43,6 +45,7 @@ def text_duration_us(written: str, place: Place) -> int:
 def number_of(text: str, node: Any) -> float:
     """A plain number. Raises: QueryError WA-2111."""
     if type(node).__name__ == "Literal" and not node.is_string:
-        return float(node.this)
+        with suppress(ValueError):  # sqlglot reads . 0.9 as 0.0.9
+            return float(node.this)
     place = place_of(text, node)
     raise place.wrong(f"found {place.words!r}", "a number")

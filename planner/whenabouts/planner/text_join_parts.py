@@ -11,7 +11,7 @@ from whenabouts.core.expressions.tree import Expression
 from whenabouts.core.runtime.key_names import Key
 from whenabouts.core.times.conditions import POSSIBLE, Condition
 from whenabouts.core.window_join.graph import Edge
-from whenabouts.planner.query_text import Place
+from whenabouts.planner.text_clauses import Place
 from whenabouts.planner.text_durations import duration_us, number_of
 from whenabouts.planner.text_scope import Scope, is_call, is_window
 

@@ -33,7 +33,8 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.schemas import arrow_schema_of
 from whenabouts.core.runtime import option_checks as checks
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
-from whenabouts.planner.query_text import Clauses, Place, place_of, take_apart
+from whenabouts.planner.query_text import Clauses, place_of, take_apart
+from whenabouts.planner.text_clauses import Place
 from whenabouts.planner.text_scope import BoundStream, ParsedQuery, Scope, Source, conditions_of, is_window
 
 if TYPE_CHECKING:

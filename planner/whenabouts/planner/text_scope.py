@@ -14,7 +14,8 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.sql import from_sqlglot
 from whenabouts.core.expressions.tree import Expression, rewritten
 from whenabouts.core.times.time_specs import TimeSpec
-from whenabouts.planner.query_text import Clauses, Place, WindowClause, conjuncts, place_of
+from whenabouts.planner.query_text import Clauses, conjuncts, place_of
+from whenabouts.planner.text_clauses import Place, WindowClause
 
 Form = Literal["join", "join aggregate", "as-of join", "coalesce", "temporal join"]
 
