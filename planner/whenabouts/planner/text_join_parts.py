@@ -124,6 +124,8 @@ def keys_of(parts: Parts, aliases: Sequence[str], without: Collection[str] = ())
     for one, other in equalities:
         equal_to.setdefault(one, []).append(other)
         equal_to.setdefault(other, []).append(one)
+    for column, others in equal_to.items():
+        equal_to[column] = sorted(others, key=lambda each: each[1] != column[1])  # those of the same name first
     keys: list[Key] = []
     numbers: dict[_Column, set[int]] = {}
     for (one, other), condition in equalities.items():
@@ -133,19 +135,19 @@ def keys_of(parts: Parts, aliases: Sequence[str], without: Collection[str] = ())
         if len(chosen) < len(aliases) or set(chosen.values()) & set(without):
             parts.of_two.setdefault((one[0], other[0]), []).append(condition)
             continue
-        for column in chosen.items():
-            numbers.setdefault(column, set()).add(len(keys))
+        for each in chosen.items():
+            numbers.setdefault(each, set()).add(len(keys))
         names = tuple(chosen[alias] for alias in aliases)
         keys.append(names if len(set(names)) > 1 else names[0])
     return tuple(keys)
 
 
 def _of_each_stream(one: _Column, other: _Column, equal_to: Mapping[_Column, Sequence[_Column]]) -> dict[str, str]:
-    """A column of each stream that equals these two, by alias; one of the same name if there is one."""
+    """A column of each stream that equals these two, by alias: the first one that `equal_to` has."""
     chosen = dict((one, other))
     waiting = [one, other]
     for column in waiting:
-        for alias, name in sorted(equal_to[column], key=lambda each: each[1] != column[1]):
+        for alias, name in equal_to[column]:
             if alias not in chosen:
                 chosen[alias] = name
                 waiting.append((alias, name))
