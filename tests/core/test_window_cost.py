@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from whenabouts.core import Point
+from whenabouts.core import Point, QueryError
 from whenabouts.core.local import run, run_stream
 from whenabouts.core.window_join.cost import (
     OperationRates,
@@ -160,3 +160,13 @@ def test_auto_gives_the_same_rows_from_any_base() -> None:
     ]
     assert found[0] == found[1] == found[2]
     assert found[0].num_rows > 100
+
+
+def test_rates_may_be_numbers_of_numpy() -> None:
+    times = {"a": Point("t"), "b": Point("t")}
+    query = WindowJoin(times=times, windows={("a", "b"): 5}, rates={"a": np.int64(5), "b": np.float32(0.5)})
+    assert query.rates == (("a", 5.0), ("b", 0.5))
+    assert [type(rate) for _, rate in query.rates] == [float, float]
+    for wrong in (np.float64("nan"), np.True_, 0):
+        with pytest.raises(QueryError, match="WA-2006: rates"):
+            WindowJoin(times=times, windows={("a", "b"): 5}, rates={"a": wrong, "b": 1})

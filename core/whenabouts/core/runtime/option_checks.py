@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import pyarrow as pa
@@ -144,6 +145,7 @@ def rates_of(value: Any, inputs: Sequence[str]) -> dict[str, float]:
     if rates and set(rates) != set(inputs):
         raise refused("rates", value, hint)
     for rate in rates.values():
-        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < float("inf"):
+        is_number = isinstance(rate, Real) and not isinstance(rate, bool)
+        if not is_number or not 0 < rate < float("inf"):
             raise refused("rates", value, hint)
-    return rates
+    return {name: rate if type(rate) is int else float(rate) for name, rate in rates.items()}
