@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from whenabouts.core import DoubtfulTimesWarning, InputError, Interval, Lateness, Point, QueryError, within
-from whenabouts.spark_plugin import coalesce, metrics, register_sql, rejects, temporal_join, timing_join, window_join
+from whenabouts.spark_plugin import (
+    coalesce,
+    metrics,
+    register_sql,
+    rejects,
+    temporal_join,
+    timing_join,
+    window_join,
+    write_with_rejects,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +99,35 @@ def test_every_function_and_a_stream_find_their_columns(spark: SparkSession, con
         lateness=Lateness(),
     )  # fmt: skip
     assert streamed.columns == ["Region", "T_Min", "T_Max", "Lo", "Hi", "probability", "event_time"]
+
+
+def test_the_column_that_ends_an_input_is_boolean_and_found_whatever_its_case(
+    spark: SparkSession, conf: Any, stream_of: Any, tmp_path: Path
+) -> None:
+    options = JOIN | {"left_time": Point("t"), "right_time": Point("t")}
+    for kind, value in (("int", 0), ("string", "'false'")):
+        rows = spark.sql(f"SELECT 1L AS t, {value} AS _wa_end_of_input")
+        with pytest.raises(QueryError, match=f"WA-2006: column '_wa_end_of_input' of the left input is {kind}"):
+            timing_join(rows, rows, **options)
+    rows = spark.sql("SELECT 1L AS t, false AS _Wa_End_Of_Input")
+    assert timing_join(rows, rows, **options).columns == ["t_left", "t_right", "probability"]
+    assert timing_join(rows, rows, **options).count() == 1
+    twice = spark.sql("SELECT 1L AS t, false AS _wa_end_of_input").selectExpr("*", "true AS _WA_END_OF_INPUT")
+    with pytest.raises(QueryError, match="WA-2009: the left input has columns '_wa_end_of_input' and '_WA_END_OF"):
+        timing_join(twice, rows, **options)
+    conf("spark.sql.caseSensitive", "true")
+    assert "_Wa_End_Of_Input_left" in timing_join(rows, rows, **options).columns  # another column
+    conf("spark.sql.caseSensitive", "false")
+    found: list[int] = []
+    left, right = (pa.table({"t": t, "_WA_END_OF_INPUT": [False, False, True]}) for t in ([1, 5_000_000, 9], [1, 2, 3]))
+    alone = timing_join(stream_of([left]), stream_of([right]), how="left_anti", lateness=Lateness(), **options)
+    writer = write_with_rejects(alone, lambda rows, _: found.extend(row.t for row in rows.collect()), _none)
+    writer.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination()
+    assert found == [5_000_000]
+
+
+def _none(batch: DataFrame, number: int) -> None:
+    """Leaves rows alone."""
 
 
 @pytest.mark.parametrize("wall", ["2024-07-01 12:00:00", "2024-10-27 02:30:00"])

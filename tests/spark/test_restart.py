@@ -162,6 +162,8 @@ def test_what_cannot_work_is_refused_in_a_code(stream_of: StreamOf, settings: An
     for hidden in (windows.selectExpr("window.end as t", "k"), stream.sparkSession.table("windows")):
         with pytest.raises(QueryError, match=r"WA-2052: the left input .* on column 't'.*after an aggregation"):
             join(hidden, stream)
+    for kept in (stream.dropDuplicates(["k"]), stream.limit(3)):
+        join(kept, stream)  # stateful, but without a watermark
     for columns in (["t_left as t", "k_left as k", "event_time"], ["t_left as t", "k_left as k"]):
         with pytest.raises(QueryError, match=r"WA-2052: the left input .* inner timing join: .*write its rows"):
             join(join(stream, stream, on=None).selectExpr(*columns), stream)

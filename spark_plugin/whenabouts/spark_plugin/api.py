@@ -6,6 +6,7 @@ query into Spark's plan.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,7 +23,7 @@ from whenabouts.core.hosting.input_checks import check_input
 from whenabouts.core.hosting.signatures import takes_options_of
 from whenabouts.core.operations import Operations
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.spark_plugin.checkpoints import check_start
+from whenabouts.spark_plugin.checkpoints import check_start, path_text
 from whenabouts.spark_plugin.dataflow import tagged
 from whenabouts.spark_plugin.parts import scattered
 from whenabouts.spark_plugin.pipelines import refused_in_pipelines
@@ -102,17 +103,20 @@ def write_with_rejects(
     write_rejects: Callable[[DataFrame, int], None],
     write_counts: Callable[[DataFrame, int], None] | None = None,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> DataStreamWriter:
     """A writer of a stream's rows and rejects from one run: set trigger (and checkpoint) on it and call `start()`.
 
     The functions get a batch DataFrame and the batch's number, as in `foreachBatch`; after a failure a batch comes
     again with the same number. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises QueryError
-    WA-2006 if `result` is not a stream (in batch, write both).
+    WA-2006 if `result` is not a stream (in batch, write both), or for what is no function.
     """
     check_input("result", result, (DataFrame,), A_RESULT)
     if not result.isStreaming:
         raise QueryError(Code.BAD_OPTION, "write_with_rejects was given a batch", "write result and rejects(result)")
+    _check_functions(write_rows=write_rows, write_rejects=write_rejects)
+    if write_counts is not None:
+        _check_functions(write_counts=write_counts)
     source = result_of(result)
     hosting = source.hosting  # over Spark Connect the function travels to the server, where no DataFrame may go
 
@@ -130,12 +134,24 @@ def write_with_rejects(
 
     if checkpoint is None:
         return source.tagged.writeStream.foreachBatch(write)
-    check_start([source], checkpoint)
-    return source.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    path = path_text(checkpoint)
+    check_start([source], path)
+    return source.tagged.writeStream.foreachBatch(write).option("checkpointLocation", path)
+
+
+def _check_functions(**given: object) -> None:
+    for name, function in given.items():
+        if not callable(function):
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"{name} is {function!r}, which is no function",
+                "give a function of a batch DataFrame and the batch's number, as for foreachBatch; one that is not "
+                "wanted does nothing: lambda batch, number: None",
+            )
 
 
 def write_stream(
-    rows: DataFrame, checkpoint: str, *, of: DataFrame | None = None, output_mode: str = "append"
+    rows: DataFrame, checkpoint: str | os.PathLike[str], *, of: DataFrame | None = None, output_mode: str = "append"
 ) -> DataStreamWriter:
     """`rows.writeStream` with its checkpoint set, once it is sure that the query can start from there.
 
@@ -143,9 +159,10 @@ def write_stream(
     `rows` does not show it (a view over Spark Connect, a checkpoint()). Set sink and trigger on the writer and call
     `start()`.
 
-    Raises: QueryError WA-2053 for another output mode than append, WA-2006 if `rows` is not a stream or not ours;
-    EngineError WA-3032 where another query wrote the checkpoint, with all that differs, WA-3003 for other buckets or a
-    layout of another version. Rows that the state lacks for a wider query are found in its first step (WA-3006).
+    Raises: QueryError WA-2053 for another output mode than append, WA-2006 if `rows` is not a stream or not ours, or
+    `checkpoint` no path; EngineError WA-3032 where another query wrote the checkpoint, with all that differs, WA-3003
+    for other buckets or a layout of another version, WA-3005 where it cannot be read. Rows that the state lacks for a
+    wider query are found in its first step (WA-3006).
 
     Warns (`AtLeastOnceWarning`, WA-2054) at `start()` if the sink gets the rows of a repeated micro-batch again:
     `kafka`, `foreach`, `console`. A function for `foreachBatch` must leave out a number that it has seen.
@@ -161,5 +178,6 @@ def write_stream(
         )
     if not rows.isStreaming:
         raise QueryError(Code.BAD_OPTION, "write_stream was given a batch", "use rows.write")
-    check_start(results_in(rows) or [result_of(rows)] if of is None else [result_of(of)], checkpoint)
-    return warning_writer(rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint))
+    path = path_text(checkpoint)
+    check_start(results_in(rows) or [result_of(rows)] if of is None else [result_of(of)], path)
+    return warning_writer(rows.writeStream.outputMode("append").option("checkpointLocation", path))

@@ -6,13 +6,36 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StringType, StructType
 
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.expressions.letter_case import same
+from whenabouts.core.hosting.column_case import check_distinct
 from whenabouts.core.hosting.columns_compared import columns_compared
 from whenabouts.core.hosting.host import is_utc, require_one_zone
 from whenabouts.core.runtime.protocol import Operator, Query
 from whenabouts.spark_plugin.packing import FLUSH
+from whenabouts.spark_plugin.sessions import ignores_case
+
+
+def with_own_end(df: DataFrame, name: str) -> DataFrame:
+    """The input with its `FLUSH` column, if it has one, under that very name.
+
+    Raises QueryError WA-2006 for one that is not boolean, WA-2009 for two that differ by case only.
+    """
+    exact = not ignores_case(df.sparkSession)
+    found = [column for column in df.columns if column == FLUSH or (not exact and same(column, FLUSH))]
+    if not found:
+        return df
+    check_distinct(found, f"the {name} input has columns")
+    kind = df.schema[found[0]].dataType
+    if not isinstance(kind, BooleanType):
+        raise QueryError(
+            Code.BAD_OPTION,
+            f"column {found[0]!r} of the {name} input is {kind.simpleString()}, and is true where the input ends",
+            f"cast it to boolean, or rename it if it is another column: {FLUSH} marks the row after the last event",
+        )
+    return df.withColumnRenamed(found[0], FLUSH)
 
 
 def check_types(query: Query, operator: Operator, inputs: Sequence[DataFrame], schemas: Sequence[pa.Schema]) -> None:

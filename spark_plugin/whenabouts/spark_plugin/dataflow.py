@@ -18,7 +18,7 @@ from whenabouts.core.hosting.micro_batch_watermark import delay_ms
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.wrappers.state_limit import StateLimit
 from whenabouts.spark_plugin.arrow_types import arrow_schema
-from whenabouts.spark_plugin.column_types import check_types
+from whenabouts.spark_plugin.column_types import check_types, with_own_end
 from whenabouts.spark_plugin.observing import observe_counts
 from whenabouts.spark_plugin.packing import ARRIVED, FLUSH, STREAMED, EndMarkers, Packer, packed_type
 from whenabouts.spark_plugin.plans import watermarks
@@ -49,6 +49,7 @@ def tagged(
     prepare(session, streaming=streaming)
     if streaming:
         _check_watermarks(query, inputs)
+    inputs = [with_own_end(df, name) for df, name in zip(inputs, query.inputs, strict=True)]
     if buckets is None:
         buckets = int(session.conf.get("spark.sql.shuffle.partitions", "200") or 200)
     schemas = tuple(arrow_schema(df.drop(FLUSH), name) for df, name in zip(inputs, query.inputs, strict=True))
