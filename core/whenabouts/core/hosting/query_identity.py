@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, cast
 
 import pyarrow as pa
 
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.runtime.time_slots import TimeSlots
+from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.wrappers.deduplication import Deduplicated
 from whenabouts.core.wrappers.payload_decoding import Decoded
 from whenabouts.core.wrappers.select_project import SelectProject
@@ -23,18 +25,24 @@ from whenabouts.core.wrappers.select_project import SelectProject
 VERSION = 1
 """Version of the layout of an engine's state; a release that cannot read older state has a higher one."""
 
+_SLOTS = "the width of time slots"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The kind of query, the settings that may not change while it runs, its columns, and the number of buckets."""
+    """The kind of query, the settings that may not change while it runs, its columns, and the number of buckets.
+
+    `implied`: what follows from settings that may change, and may not change itself. Each is compared only where both
+    identities have it: those of earlier releases have none.
+    """
 
     version: int
     query: str
     settings: dict[str, str]
     columns: dict[str, dict[str, str]]
     buckets: int
+    implied: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """As text."""
@@ -59,6 +67,11 @@ class Identity:
         for name in {**other["columns"], **self.columns}:
             before, now = other["columns"].get(name, {}), self.columns.get(name, {})
             differing += _differences(before, now, f"column {{!r}} of the {name} input")
+        before = other.get("implied", {})
+        both = self.implied.keys() & before.keys()
+        differing += _differences(
+            {key: before[key] for key in sorted(both)}, {key: self.implied[key] for key in sorted(both)}, "{}"
+        )
         if differing:
             raise _other("; ".join(differing))
         check_buckets(other["buckets"], self.buckets)
@@ -82,7 +95,7 @@ def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Ide
         input: {field.name: str(field.type) for field in schema}
         for input, schema in zip(query.inputs, schemas, strict=True)
     }
-    return Identity(VERSION, name, settings, columns, buckets)
+    return Identity(VERSION, name, settings, columns, buckets, _implied(query))
 
 
 def check_buckets(found: int, asked: int) -> None:
@@ -114,6 +127,41 @@ def _refusal(identity: Identity, text: str) -> EngineError | None:
     return None
 
 
+def _implied(query: Query) -> dict[str, str]:
+    """What state depends on of the options that may change: the columns of times, and time slots.
+
+    >>> from whenabouts.core import Point, within
+    >>> from whenabouts.core.timing_join.query import TimingJoin
+    >>> query = TimingJoin(left_time=Point("t"), right_time=Point("u"), condition=within("1 s", confidence=1))
+    >>> _implied(query)["what right_time reads"]
+    'u'
+    >>> from dataclasses import replace
+    >>> _implied(replace(query, time_slots="auto"))["the width of time slots"]
+    '2000000 us, with partners from 1000000 us before to 1000000 us after'
+    """
+    if isinstance(query, Deduplicated | Decoded | SelectProject):
+        return _implied(query.query)
+    changeable: frozenset[str] = getattr(query, "changeable", frozenset())
+    times = {name: getattr(query, name) for name in ("left_time", "right_time") if name in changeable}
+    implied = {f"what {name} reads": ", ".join(_read_by(spec)) for name, spec in times.items()}
+    if hasattr(query, "time_slots"):
+        slots = getattr(query, "slots", None)
+        if slots is None or isinstance(slots, TimeSlots):  # those of window joins follow from what `settings` has
+            implied[_SLOTS] = "none" if slots is None else _described(slots)
+    return implied
+
+
+def _described(slots: TimeSlots) -> str:
+    """To the microsecond: slots are equal if their texts are."""
+    before, after = slots.before_us, slots.after_us
+    return f"{slots.width_us} us, with partners from {before} us before to {after} us after"
+
+
+def _read_by(spec: TimeSpec) -> list[str]:
+    """The columns that a time reads."""
+    return [*spec.columns, *filter(None, [spec.template_column])]
+
+
 def _settings(query: Query) -> tuple[str, dict[str, str]]:
     """The kind of query, and the options that may not change."""
     if isinstance(query, Deduplicated):
@@ -130,11 +178,11 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
     if_given: frozenset[str] = getattr(query, "recorded_if_given", frozenset())  # unknown to older checkpoints
     recorded_as = getattr(query, "recorded_as", {})  # values that have older names in checkpoints
     settings = {}
-    for field in fields(cast(Any, query)):  # queries are dataclasses
-        value = getattr(query, field.name)
-        if field.name not in changeable and not (field.name in if_given and repr(value) == repr(field.default)):
-            settings[field.name] = repr(
-                recorded_as[field.name].get(value, value) if field.name in recorded_as else value
+    for option in fields(cast(Any, query)):  # queries are dataclasses
+        value = getattr(query, option.name)
+        if option.name not in changeable and not (option.name in if_given and repr(value) == repr(option.default)):
+            settings[option.name] = repr(
+                recorded_as[option.name].get(value, value) if option.name in recorded_as else value
             )
     return type(query).__name__, settings
 

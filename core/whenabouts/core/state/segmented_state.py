@@ -373,8 +373,10 @@ class SegmentedState:
         if directory["fingerprint"] != self._fingerprint:
             raise EngineError(
                 Code.STATE_FORMAT,
-                "the state was written for other columns, types, names of templates, or another mode of the query",
-                "start from a new checkpoint, or restore the columns, the template names and the mode",
+                "the state was written for other columns, types, names of templates, another mode of the query, or "
+                "other time slots",
+                "start from a new checkpoint, or restore the columns, the template names and the mode; time slots "
+                "follow from the condition, tolerance and max_uncertainty",
             )
         self.slot_us = directory["slot_us"]
         self._segments = [{row[0]: Segment(*row) for row in segments} for segments in directory["segments"]]

@@ -1,0 +1,83 @@
+"""What a checkpoint binds a query to besides its options."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from whenabouts.core import EngineError, Interval, Point, within
+from whenabouts.core.asof_join.query import AsofJoin
+from whenabouts.core.durations import Duration
+from whenabouts.core.hosting.query_identity import Identity, identity_of
+from whenabouts.core.join_aggregate.query import JoinAggregate
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.wrappers.deduplication import deduplicated
+
+SCHEMA = pa.schema({"t": pa.int64(), "u": pa.int64(), "k": pa.int64()})
+TIMES = {"left_time": Point("t"), "right_time": Point("t")}
+
+
+def joined(width: Duration = "4 s", **options: Any) -> TimingJoin:
+    given: dict[str, Any] = {
+        "left_time": Point("t"),
+        "right_time": Point("t"),
+        "condition": within(width, confidence=1),
+    }
+    return TimingJoin(**(given | options))
+
+
+def summed(width: Duration = "4 s", **options: Any) -> JoinAggregate:
+    given: dict[str, Any] = {
+        "left_time": Point("t"),
+        "right_time": Point("t"),
+        "condition": within(width, confidence=1),
+    }
+    return JoinAggregate(**(given | {"aggregates": {"n": "count"}} | options))
+
+
+def asof(width: Duration = "4 s", **options: Any) -> AsofJoin:
+    given: dict[str, Any] = TIMES | {"tolerance": width}
+    return AsofJoin(**(given | options))
+
+
+def identity(query: Query) -> Identity:
+    return identity_of(query, [SCHEMA] * len(query.inputs), 4)
+
+
+@pytest.mark.parametrize("make", [joined, summed, asof])
+def test_time_slots_keep_their_width(make: Any) -> None:
+    """They decide which bucket holds a row: a narrower query would look for it in another one."""
+    auto = {"time_slots": "auto"}
+    wide = identity(make(**auto)).to_json()
+    identity(make(**auto)).check(wide)
+    with pytest.raises(EngineError, match=r"WA-3032: .*time slots was \d+ us, .* and is \d+ us, "):
+        identity(make("2 s", **auto)).check(wide)
+    with pytest.raises(EngineError, match=r"WA-3032: .*time slots was 9000000 us"):
+        identity(make("2 s", time_slots="9 s")).check(identity(make(time_slots="9 s")).to_json())
+    identity(make("2 s", on="k", **auto)).check(identity(make(on="k", **auto)).to_json())
+
+
+@pytest.mark.parametrize("make", [joined, summed])
+def test_times_keep_their_columns(make: Any) -> None:
+    """Rows in state keep the times that they came with."""
+    before = identity(make()).to_json()
+    for other in (Point("u"), Interval("t", "u", max_uncertainty=9)):
+        with pytest.raises(EngineError, match=r"WA-3032: .*what right_time reads was t and is (t, )?u "):
+            identity(make(right_time=other)).check(before)
+    longer = [Interval("t", "u", max_uncertainty=longest) for longest in (9, 99)]
+    identity(make(left_time=longer[1])).check(identity(make(left_time=longer[0])).to_json())
+    by = deduplicated(joined(), "k"), deduplicated(joined(left_time=Point("u")), "k")
+    with pytest.raises(EngineError, match=r"WA-3032: .*what left_time reads was t and is u"):
+        identity(by[1]).check(identity(by[0]).to_json())
+
+
+def test_identities_of_earlier_releases_say_nothing_of_either() -> None:
+    query = joined(time_slots="auto")
+    written = json.loads(identity(query).to_json())
+    del written["implied"]
+    identity(query).check(json.dumps(written))
+    identity(joined(time_slots="auto", right_time=Point("u"))).check(json.dumps(written))
