@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from whenabouts.conformance import multiset
 from whenabouts.core import Histogram, Interval, JsonPayload, Point, QueryError, from_granularity, within
+from whenabouts.core.clocks.watching.query import ClockOfKey, WatchClock
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.errors import LossyQueryWarning
 from whenabouts.core.expressions.letter_case import same
@@ -16,11 +18,15 @@ from whenabouts.core.expressions.tree import Expression, column
 from whenabouts.core.hosting.column_case import as_spelled, check_distinct
 from whenabouts.core.hosting.columns_compared import columns_compared
 from whenabouts.core.hosting.query_identity import identity_of
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.local import run
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.shared_coalescing.query import SharedCoalescing
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
+from whenabouts.core.times.clock_errors import from_clock
+from whenabouts.core.times.distributions import uniform
+from whenabouts.core.times.learned import Learned
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
@@ -56,6 +62,12 @@ CASES: dict[str, tuple[Query, Query]] = {
                    predicates={("a", "b"): "a.v <= b.v"}),
         WindowJoin(times={"a": Point("T"), "b": Point("T")}, windows={("a", "b"): 3}, on="K",
                    predicates={("a", "b"): "a.v <= b.v"}),
+    ),
+    "clocks by name": (
+        JoinAggregate(left_time=Point("t"), right_time=from_clock("t", offset=900, jitter=300, domain_column="kind"),
+                      aggregates={"nobody": "p_none"}, condition=(0, 3)),
+        JoinAggregate(left_time=Point("T"), right_time=from_clock("T", offset=900, jitter=300, domain_column="Kind"),
+                      aggregates={"nobody": "p_none"}, condition=(0, 3)),
     ),
     "coalesce": (Coalesce(time="t", group="k", values="v"), Coalesce(time="T", group="K", values="V")),
     "aggregate": (
@@ -149,12 +161,23 @@ def test_case_is_folded_letter_by_letter(one: str, other: str, alike: bool) -> N
     assert same(one, other) == alike
 
 
+def test_a_watched_clock_finds_its_columns() -> None:
+    clocks = [Learned(t, 0, 0, 0, uniform(-3, 3)) for t in ("t", "T")]
+    exact = WatchClock(reading="t", against="u", group="k", clock=clocks[0], error=0.1)
+    for other in (clocks[1], (ClockOfKey((1,), clocks[1], 0.1),)):
+        query = WatchClock(reading="T", against="U", group="K", clock=other, error=0.1)
+        found = as_spelled(query, [ROWS.schema])[0]
+        expected = replace(exact, clock=(ClockOfKey((1,), clocks[0], 0.1),)) if isinstance(other, tuple) else exact
+        assert found == expected
+        assert columns_compared(found) == [{"k"}]
+
+
 def test_what_is_compared_is_known_of_every_query() -> None:
     found = {name: columns_compared(exact)[0] for name, (exact, _) in CASES.items()}
     assert found == {
         "join": {"k"}, "intervals": {"k"}, "templates": {"k", "kind"}, "pair": {"k"}, "pair of one name": {"k"},
         "dedupe": {"k", "v"}, "window join": {"k", "v"}, "coalesce": {"k", "v"}, "aggregate": {"k", "v"},
-        "temporal join": {"k", "v"}, "shared": {"k", "v"}, "selection": {"k", "big", "v"},
+        "temporal join": {"k", "v"}, "shared": {"k", "v"}, "selection": {"k", "big", "v"}, "clocks by name": set(),
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from whenabouts.core import DoubtfulTimesWarning, InputError, Interval, Lateness, Point, QueryError, within
+from whenabouts.core.clocks.profile.profile import profile
 from whenabouts.spark_plugin import (
     coalesce,
     metrics,
@@ -20,6 +21,7 @@ from whenabouts.spark_plugin import (
     rejects,
     temporal_join,
     timing_join,
+    watch_clock,
     window_join,
     write_with_rejects,
 )
@@ -91,6 +93,12 @@ def test_every_function_and_a_stream_find_their_columns(spark: SparkSession, con
     assert plain(met.select("k", "T_a", "t_b")) == [(1, 1, 2)]
     pairs = temporal_join(one, one.toDF("k", "t", "v"), time="t", group="k", values="v", on="K", window=9, at=9)
     assert {row.K for row in pairs.collect()} == {1}
+    timed = one.selectExpr("K", "T", "T + 1L AS V")
+    assert watch_clock(timed, reading="t", against="v", group="k").count() == 0
+    found, exact = profile(timed, "t", group="k", arrival="v"), profile(timed, "T", group="K", arrival="V")
+    assert (found.rows, found.span_us) == (exact.rows, exact.span_us) == (3, (1, 9))
+    with pytest.raises(QueryError, match="WA-2009: the table has columns 't' and 'T'"):
+        profile(one.selectExpr("t", "v AS u").toDF("t", "T"), "t")
     events = pa.table({"Region": ["a"], "T_Min": [1], "T_Max": [2]})
     pair = [stream_of([events]), stream_of([events.rename_columns(["REGION", "Lo", "Hi"])])]
     specs = (Interval("t_min", "t_max", max_uncertainty=5), Interval("lo", "hi", max_uncertainty=5))
@@ -104,7 +112,7 @@ def test_every_function_and_a_stream_find_their_columns(spark: SparkSession, con
 def test_the_column_that_ends_an_input_is_boolean_and_found_whatever_its_case(
     spark: SparkSession, conf: Any, stream_of: Any, tmp_path: Path
 ) -> None:
-    options = JOIN | {"left_time": Point("t"), "right_time": Point("t")}
+    options: dict[str, Any] = JOIN | {"left_time": Point("t"), "right_time": Point("t")}
     for kind, value in (("int", 0), ("string", "'false'")):
         rows = spark.sql(f"SELECT 1L AS t, {value} AS _wa_end_of_input")
         with pytest.raises(QueryError, match=f"WA-2006: column '_wa_end_of_input' of the left input is {kind}"):

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames.scattered import PartFunction, Scattered
 from whenabouts.spark_plugin.arrow_types import arrow_schema, worker_schema
-from whenabouts.spark_plugin.sessions import prepare
+from whenabouts.spark_plugin.sessions import ignores_case, prepare
 from whenabouts.spark_plugin.workers import Batches, Stage
 
 _PARTS = StructType([StructField("part", BinaryType(), nullable=False)])
@@ -35,7 +35,7 @@ def scattered(df: DataFrame) -> Scattered:
         found: list[bytes] = columns.mapInArrow(stage, _PARTS).toArrow().column("part").to_pylist()
         return found
 
-    return Scattered(schema, df.count, apply, ordered=False)
+    return Scattered(schema, df.count, apply, ordered=False, ignores_case=ignores_case(df.sparkSession))
 
 
 class _Parts:

@@ -15,12 +15,13 @@ PartFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[bytes]]
 class Scattered:
     """Rows in parts. `columns`: their schema. `count` counts them; `apply` applies a function to each part's batches,
     which have the named columns in that order, and gives all that it yields. `ordered`: whether parts and rows come in
-    the order of arrival."""
+    the order of arrival. `ignores_case`: names that differ by case only are one column."""
 
     columns: pa.Schema
     count: Callable[[], int]
     apply: Callable[[Sequence[str], PartFunction], Iterable[bytes]]
     ordered: bool
+    ignores_case: bool = False
 
     @classmethod
     def of(cls, rows: pa.Table | pa.dataset.Dataset) -> Scattered:

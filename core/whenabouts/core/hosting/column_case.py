@@ -111,7 +111,8 @@ def _spelled(query: Query, schemas: tuple[pa.Schema, ...]) -> Spelled:
     for kind, spell in _BY_KIND.items():
         if isinstance(query, kind):
             return spell(query, schemas)
-    return query, schemas
+    spelled = getattr(query, "spelled", None)  # a query of a higher layer, with one input
+    return (query if spelled is None else spelled(_columns(schemas)[0])), schemas
 
 
 def _columns(schemas: Sequence[pa.Schema]) -> list[Columns]:
@@ -146,7 +147,7 @@ def _keys(keys: Sequence[Key], schemas: tuple[pa.Schema, ...]) -> tuple[list[Key
 
 def _time(spec: _Spec, find: Columns) -> _Spec:
     """A time specification with the inputs' spelling."""
-    named = {f: getattr(spec, f, None) for f in ("t", "t_min", "t_max", "template")}
+    named = {f: getattr(spec, f, None) for f in ("t", "t_min", "t_max", "template", "domain_column")}
     changes = {field: find(name) for field, name in named.items() if isinstance(name, str) and find(name) != name}
     if not changes:
         return spec

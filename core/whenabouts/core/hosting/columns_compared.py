@@ -46,7 +46,7 @@ def columns_compared(query: Query) -> list[set[str]]:
         return found
     if isinstance(query, JoinAggregate):
         found = _of_join(query, [query.left_time, query.right_time])
-        found[1] |= query.columns
+        found[1] |= query.columns | {*filter(None, [query.clock_column])}
         return found
     if isinstance(query, WindowJoin):
         found = _of_join(query, [spec for _, spec in query.times])
@@ -67,7 +67,7 @@ def columns_compared(query: Query) -> list[set[str]]:
         return columns_compared(query.query)
     if isinstance(query, SelectProject):
         return _of_selection(query)
-    return [set() for _ in query.inputs]
+    return [set(getattr(query, "compared", ())) for _ in query.inputs]
 
 
 def _of_join(query: TimingJoin | AsofJoin | JoinAggregate | WindowJoin, specs: Sequence[TimeSpec]) -> list[set[str]]:

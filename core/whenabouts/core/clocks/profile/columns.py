@@ -29,6 +29,7 @@ from whenabouts.core.clocks.profile.units import Verdict, raw_times, settled
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.frames.kinds import Frame, GivenFrames, arrow_table, is_dataset
 from whenabouts.core.frames.scattered import Scattered
+from whenabouts.core.hosting.column_case import Columns, check_distinct
 from whenabouts.core.hosting.engine import engine_of
 from whenabouts.core.hosting.input_checks import check_input
 from whenabouts.core.runtime.option_checks import columns_shown
@@ -95,6 +96,11 @@ def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows
     if here is not None and here.num_rows <= max_rows:
         return _read(here, here.num_rows, time, group, arrival)  # with all columns, to find equal rows
     source = _source(table if here is None else here)
+    if source.ignores_case:
+        check_distinct(source.columns.names, "the table has columns")
+        find = Columns(tuple(source.columns.names))
+        time, group, named = find(time), tuple(map(find, group)), tuple(map(find, named))
+        arrival = arrival if arrival == ROW_ORDER else find(arrival)
     _check(source.columns, named, group)
     times = (time,) if arrival == ROW_ORDER else tuple(dict.fromkeys((time, arrival)))
     empty = {name: raw_times(source.columns.empty_table().column(name), name) for name in times}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict
 
 from whenabouts.core import metrics
@@ -117,6 +117,21 @@ class WatchClock:
         """The columns, as text."""
         by = f" by {', '.join(self.group)}" if self.group else ""
         return f"the clock of {self.reading} against {self.against}{by}"
+
+    @property
+    def compared(self) -> frozenset[str]:
+        """The columns whose values are compared (`hosting.columns_compared`)."""
+        return frozenset(self.group)
+
+    def spelled(self, find: Callable[[str], str]) -> WatchClock:
+        """The query with the input's names, which `find` gives for its own (`hosting.column_case`)."""
+        clock = self.clock
+        if isinstance(clock, Learned):
+            clock = replace(clock, t=find(clock.t))
+        elif isinstance(clock, tuple):
+            clock = tuple(each._replace(clock=replace(each.clock, t=find(each.clock.t))) for each in clock)
+        group = tuple(map(find, self.group))
+        return replace(self, reading=find(self.reading), against=find(self.against), group=group, clock=clock)
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> WatchOperator:
         """The operator for a schema. Raises InputError WA-1001 and WA-1002 for its columns."""
