@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -468,6 +469,11 @@ def test_the_state_of_another_query_is_refused_when_the_task_starts(key: int) ->
     assert _restarted(flink, _hosting(_join(probability=True, strategy="lazy"))).take(CALL), "what may change"
     with pytest.raises(EngineError, match=r"WA-3003.*holds 1 buckets of keys, the query asks for 4"):
         _restarted(flink, _hosting(QUERIES["inner"], buckets=4)).take(CALL)
+    grouped = replace(_hosting(QUERIES["inner"]), key_groups=128)
+    fresh = _Flink(grouped)
+    assert fresh.take(CALL)
+    with pytest.raises(EngineError, match=r"WA-3003.*in 128 key groups, those of this job in 256"):
+        _restarted(fresh, replace(grouped, key_groups=256)).take(CALL)
     for other, what in ((_join(how="left_outer"), "how was"), (QUERIES["best"], "best was")):
         with pytest.raises(EngineError, match=rf"WA-3032.*{what}"):
             _restarted(flink, _hosting(other)).take(CALL)

@@ -79,7 +79,7 @@ def _queries(env: StreamExecutionEnvironment, folder: Path, form: str) -> None:
         stream._j_data_stream.sinkTo(nowhere()).uid(f"mine-to-{place}")
 
 
-def _expected(form: str, mode: str) -> set[str]:
+def _expected(form: str) -> set[str]:
     """Every savepoint has them: the state of an operator whose uid changes is lost."""
     steps = ["blocks"] if form.startswith("event times") else ["blocks", "watermarks", "packed"]
     if form == "event times of rows":
@@ -89,9 +89,7 @@ def _expected(form: str, mode: str) -> set[str]:
     if form != "blocks":
         found |= {f"{side}-columns" for side in ("one-left", "one-right", "other-events")}
         given |= {f"{uid}-{what}" for uid in given for what in (TABLE if "table" in form else ROWS)}
-    if mode == PROCESS:
-        given |= {"one-calls", "other-calls"}
-    return found | given | {"one", "other", "one-counts"}
+    return found | given | {"one", "other", "one-calls", "other-calls", "one-counts"}
 
 
 TABLE, ROWS = ("spread", "spread-rows"), ("row-columns", "rows")
@@ -108,5 +106,5 @@ def test_every_operator_has_a_uid(tmp_path: Path, form: str, mode: str) -> None:
     nodes = [(node.getOperatorName(), node.getTransformationUID()) for node in graph.getStreamNodes().toArray()]
     assert [name for name, uid in nodes if uid is None] == []
     ours = [uid for _, uid in nodes if uid.startswith(("one", "other"))]
-    assert sorted(ours) == sorted(_expected(form, mode))
+    assert sorted(ours) == sorted(_expected(form))
     env._generate_stream_graph(clear_transformations=True).getJobGraph()  # refused by Flink if a chain of them has none

@@ -102,6 +102,12 @@ def arrow_schema_of_rows(rows: DataStream) -> pa.Schema:
     known.pop(str(LocalTimeTypeInfo(_TIME.LOCAL_TIME)))  # a Table of them would drop their microseconds
     fields = []
     for name, field in zip(type_.get_field_names(), type_.get_field_types(), strict=True):
+        if str(field) == str(Types.BIG_DEC()):
+            raise InputError(
+                Code.WRONG_TYPE,
+                f"column {name!r} is a decimal, of which a DataStream does not know precision and scale",
+                "give a Table, whose DECIMAL has both, or make it text or a whole number of the smallest unit",
+            )
         if str(field) not in known:
             raise _lacking(name, str(field))
         fields.append(pa.field(name, known[str(field)]))

@@ -126,11 +126,11 @@ def hosted(
         query = without_slots(query, "idle_after on Flink")
     buckets = buckets or (BUCKETS if max_latency is None else LOW_LATENCY_BUCKETS)
     schemas = tuple(source.schema for source in blocks)
-    hosting = Hosting(query, schemas, buckets, streaming, state_limit, own_watermarks=True)
+    groups = groups_of(env)
+    hosting = Hosting(query, schemas, buckets, streaming, state_limit, own_watermarks=True, key_groups=groups)
     operator = hosting.operator()  # refuses here, in the client, what cannot work
     zones = {zone_of(source) for source in inputs if isinstance(source, Table)}
     require_one_zone(query, operator, hosting.schemas, next(iter(zones - {None}), None))
-    groups = groups_of(env)
     keys = labels(hosting.buckets, groups)
     sides = [
         _packed(source, hosting, index, keys, own_clock=watermarks == LATENESS, name=name)
@@ -142,8 +142,6 @@ def hosted(
     function = BucketFunction(hosting, latency.operator_ms, gathers=gathered and max_latency is not None)
     keyed = with_calls(rows, (*keys, CONTROL), f"{name}-calls") if streaming else by_bucket(rows)
     stream = keyed.process(function, tagged_type()).name(name).uid(name)
-    if streaming:
-        stream.set_max_parallelism(groups)  # the keys depend on it: Flink refuses a savepoint of another one
     stream = stream.set_description(titled(name, query))
     return Result(stream, hosting, name, latency.buffer_ms)
 

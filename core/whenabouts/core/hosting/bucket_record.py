@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.hosting.packer_clocks import PackerClocks
 from whenabouts.core.hosting.query_identity import check_buckets
@@ -25,7 +26,7 @@ class BucketRecord:
     None: not set. `keeps`: whether rows wait before the operator (a later job may have another `max_latency`).
     `packers`: the clocks of each input's packers, if they decide which rows are late (`packer_clocks`). `clocks`:
     whether the bucket's state holds the progress of its inputs (`input_watermarks`): once it does, its watermark counts
-    under all later settings.
+    under all later settings. `key_groups`: as in `Hosting`.
     """
 
     buckets: int
@@ -35,13 +36,21 @@ class BucketRecord:
     keeps: bool = False
     packers: tuple[PackerClocks, ...] = ()
     clocks: bool = False
+    key_groups: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "packers", tuple(map(tuple, self.packers)))  # JSON has lists
 
-    def check(self, buckets: int) -> BucketRecord:
-        """This record. Raises EngineError WA-3003 if it was written for another number of buckets."""
+    def check(self, buckets: int, key_groups: int = 0) -> BucketRecord:
+        """This record. Raises EngineError WA-3003 if it was written for another number of buckets or key groups."""
         check_buckets(self.buckets, buckets)
+        if self.key_groups not in (0, key_groups):  # older records have none
+            raise EngineError(
+                Code.STATE_FORMAT,
+                f"the checkpoint's buckets lie in {self.key_groups} key groups, those of this job in {key_groups}",
+                f"give the job the greatest parallelism {self.key_groups} (set_max_parallelism), or start from a new "
+                "checkpoint",
+            )
         return self
 
 

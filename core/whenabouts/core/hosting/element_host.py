@@ -147,7 +147,7 @@ class ElementHost:
         self._operator = runner.run(hosting.operator)
         self._packers_decide = hosting.packers_decide(self._operator)
         self._inputs = hosting.query.inputs
-        self._identity = wrap(hosting.identity.to_json().encode())
+        self._identity = runner.run(lambda: wrap(hosting.identity.to_json().encode()))
 
     def element(self, packed: Blob, state: BucketState) -> Iterator[TaggedBlob]:
         """A packed row."""
@@ -332,7 +332,7 @@ class ElementHost:
         """
         record = self._record_with_timers(state)
         if record is None:
-            record = BucketRecord(self._hosting.buckets)
+            record = BucketRecord(self._hosting.buckets, key_groups=self._hosting.key_groups)
             state.set_event_timer(LAST_MS)
             self._records.put(state, record)
             state.segments.put(_IDENTITY, 0, self._identity)
@@ -358,8 +358,9 @@ class ElementHost:
         if found is None:  # an older release wrote it
             state.segments.put(_IDENTITY, 0, self._identity)
         else:
-            self._hosting.identity.check(bytes(unwrap(found)).decode())
-        record.check(self._hosting.buckets)
+            text = bytes(unwrap(found)).decode()
+            self._runner.run(lambda: self._hosting.identity.check(text))
+        record.check(self._hosting.buckets, self._hosting.key_groups)
 
     def _with_timers(
         self, record: BucketRecord, timer_ms: int | None, wanted: Wanted, state: BucketState

@@ -71,7 +71,8 @@ class Hosting:
     """Everything that a worker needs to build the operator and to bucket its rows. It is sent to the workers by pickle.
 
     `flushed`: the inputs of a stream signal their own ends (`BlockPacker.ended`). `own_watermarks`: steps of a stream
-    that work on the same rows can have different watermarks in different buckets.
+    that work on the same rows can have different watermarks in different buckets. `key_groups`: the engine's number of
+    them, if the keys of the buckets depend on it; 0: they do not.
     """
 
     query: Query
@@ -81,6 +82,7 @@ class Hosting:
     state_limit: StateLimit | None = None
     flushed: bool = False
     own_watermarks: bool = False
+    key_groups: int = 0
 
     def operator(self) -> Operator:
         """A fresh operator; all state is outside of it."""
