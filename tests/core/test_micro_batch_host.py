@@ -60,7 +60,7 @@ def micro_batch(hosting: Hosting, group: Group, *inputs: list[int], watermark_ms
 def test_the_watermark_never_goes_back_whatever_the_settings_of_a_restart(
     idle_after: str | None, lateness: str
 ) -> None:
-    """The right rows of 100 s are gone: a left row of 150 s would have a wrong answer. It is late, as it would have been
+    """The right rows of 100 s are gone: a left row of 150 s would have a wrong answer. It is late, as it would be
     without the change."""
     group = Group()
     for seconds in ([0], [100], [200], [300]):

@@ -34,7 +34,7 @@ assert session.range(1).mapInArrow(through_files, "enabled string").collect()[0]
 
 @pytest.fixture
 def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder for temporary files. The paths of sockets have at most a hundred bytes: pytest's own are longer."""
+    """An empty folder for temporary files. Sockets have paths of at most a hundred bytes, pytest has longer ones."""
     folder = tempfile.mkdtemp(prefix="wa-test-")
     monkeypatch.setattr(tempfile, "tempdir", folder)
     monkeypatch.setenv("TMPDIR", folder)
