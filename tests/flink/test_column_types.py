@@ -193,8 +193,13 @@ def test_every_flat_type_passes_from_rows_to_rows(mode: str) -> None:
 def test_every_other_type_of_rows_is_refused_by_name(type_: TypeInformation) -> None:
     env = local_environment(1)
     odd = env.from_collection([], Types.ROW_NAMED(["k", "t", "odd"], [Types.LONG(), Types.LONG(), type_]))
-    with pytest.raises(InputError, match="WA-1002: column 'odd' is "):
+    with pytest.raises(InputError, match="WA-1002: column 'odd' is ") as refused:
         timing_join(odd, odd, **JOIN)
+    assert (
+        ("precision and scale" in str(refused.value))
+        == ("and decimals" not in str(refused.value))
+        == (str(type_) == str(Types.BIG_DEC()))
+    )
 
 
 _INSTANT = dt.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)
