@@ -220,6 +220,7 @@ def test_long_lists_are_walked() -> None:
         ("a.s LIKE b.s", "the pattern of LIKE"),
         ("a.b.x = 1", "is not supported"),
         ("a.x = 99999999999999999999", "does not fit into 64 bits"),
+        ("a.x > . 0.9", "0.0.9 is no number"),
         ("__import__('os').system('true')", "is not supported"),
         ("(" * 3000 + "1" + ")" * 3000, "nested too deeply"),
         ("cast(a.x as json) = 1", "is not a supported type"),

@@ -89,6 +89,7 @@ def main(folder: Path, mode: str, parallelism: int, checkpoint: str | None) -> N
         execution__checkpointing__interval="100 ms",
         execution__checkpointing__dir=(folder / "checkpoints").as_uri(),
         execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
+        table__exec__uid__generation="ALWAYS",
         state__backend__type=os.environ.get("STATE_BACKEND", "hashmap"),
         **recovery,
     )

@@ -33,7 +33,7 @@ def test_the_job_is_restarted_as_the_documentation_says() -> None:
     page = (Path(__file__).parents[2] / "docs" / "flink.md").read_text(encoding="utf-8")
     example = page.partition("To restart a job in a new process")[2].partition("```python")[2].partition("```")[0]
     options = re.findall(r"(\w+)=", example)
-    assert len(options) == 4
+    assert len(options) == 5
     job = JOB.read_text(encoding="utf-8")
     assert all(f"{option}=" in job or f'"{option}"' in job for option in options)
 

@@ -2,7 +2,8 @@
 
 In process mode a checkpoint may lack timers that the last bundle has set (`bucket_host`, decision 0021). A bucket that
 is called sets them again; but Python is called only with an element, and there may be none any more. So that no row,
-no watermark and no end of the input comes before, the calls are made where these pass: `BucketCalls.java`.
+no watermark and no end of the input comes before, the calls are made where these pass: `BucketCalls.java`. What is
+called reads its record, and so a checkpoint of another query or other buckets is refused (decision 0036).
 """
 
 from __future__ import annotations

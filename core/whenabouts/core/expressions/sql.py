@@ -171,7 +171,10 @@ def _literal(node: Node, text: str, place: Place) -> Expression:
     whole = node.this.isdecimal()
     if whole and (len(node.this) > _DIGITS or int(node.this) > _GREATEST):
         raise _refused(place, f"{node.this[:_SHOWN]} does not fit into 64 bits", text)
-    value = int(node.this) if whole else float(node.this)
+    try:
+        value = int(node.this) if whole else float(node.this)
+    except ValueError as error:
+        raise _refused(place, f"{node.this[:_SHOWN]} is no number", text) from error
     return Expression("literal", value=value, place=place)
 
 
