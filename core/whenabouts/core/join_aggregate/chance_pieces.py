@@ -67,7 +67,7 @@ NOT_BENT: FloatArray = np.empty(0)
 _Number = TypeVar("_Number", bound=np.generic)
 
 _AT_ONCE = 1 << 16
-"""Left rows and their partners in a call of a kernel: a tenth of a second, or some for many partners a row."""
+"""Left rows and their partners in a call of a kernel: a tenth of a second, and more if rows have many partners."""
 
 
 class Clocks(NamedTuple):
