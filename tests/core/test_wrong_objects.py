@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -27,8 +28,11 @@ from whenabouts.core import (
     why_not,
     within,
 )
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.clocks.watching.query import WatchClock
 from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.hosting.host_options import HostSettings
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
@@ -94,6 +98,34 @@ def test_an_option_takes_what_belongs_there_or_tells_a_code(name: str, option: s
     assert found["an object"], "an object of no kind belongs nowhere"
     assert found["a frame"]
     assert found["a type"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_a_number_of_numpy_is_the_number(name: str, option: str) -> None:
+    call, _, base = CALLS[name]
+    number, numpys = (base | {option: given} for given in (3, np.int64(3)))
+    assert told(lambda: call(**number)) == told(lambda: call(**numpys))
+    if told(lambda: call(**number)) is None:
+        assert call(**number) == call(**numpys)
+
+
+def test_numbers_of_numpy_are_kept_as_those_of_python() -> None:
+    three, exact = np.int32(3), {name: given for name, given in JOIN.items() if name != "condition"}
+    kept = (
+        TimingJoin(**JOIN, block_size=three).block_size,
+        AsofJoin(**exact, max_candidates=three).max_candidates,
+        JoinAggregate(**JOIN, aggregates={"n": "count"}, most_uncertain=three).most_uncertain,
+        WatchClock(reading="v", against="t", every=three).every,
+        StateLimit(three).rows,
+        JsonPayload(pa.schema([("t", pa.int64())]), skip=three).skip,
+        HostSettings(buckets=three).buckets,
+        HostSettings(threads=three).threads,
+        Condition(np.int64(1), three, 0.5).hi_us,
+    )
+    assert [(type(number), number) for number in kept] == [(int, 3)] * len(kept)
+    asked, numpys = (chance_matches(T, T, query=QUERY, slides=n, seed=n, max_rows=n) for n in (3, three))
+    assert asked == numpys
 
 
 @pytest.mark.parametrize(

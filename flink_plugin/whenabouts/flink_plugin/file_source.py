@@ -65,7 +65,7 @@ def read_files(
         raise refused("env", env, "give a StreamExecutionEnvironment, as local_environment() makes one")
     check_paths(paths)
     if splits_per_checkpoint is not None:
-        whole_number("splits_per_checkpoint", splits_per_checkpoint)
+        splits_per_checkpoint = whole_number("splits_per_checkpoint", splits_per_checkpoint)
     files = listed(paths, filesystem)
     systems: list[fs.FileSystem] = []
     for file in files:

@@ -51,7 +51,7 @@ def local_environment(
     (`execution__checkpointing__interval="1 s"`). Raises EngineError WA-3001 or WA-3002 for what is missing. Cost: the
     first one starts a JVM; each job starts its own small cluster in it, about a second.
     """
-    whole_number("parallelism", parallelism)
+    parallelism = whole_number("parallelism", parallelism)
     check_environment()
     start_jvm()
     options = configuration(parallelism, streaming=streaming, mode=mode)

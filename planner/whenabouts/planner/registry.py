@@ -14,7 +14,7 @@ from whenabouts.core.costs.choices import Value, Workload, decided
 from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.costs.operation_costs import AtomicCosts
 from whenabouts.core.costs.prices import Sizes, TimingJoinPrices, Weights
-from whenabouts.core.durations import Duration
+from whenabouts.core.durations import Duration, whole_of
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.schemas import arrow_schema_of
 from whenabouts.core.runtime import option_checks as checks
@@ -89,8 +89,8 @@ class Registry:
         numbers = {"hysteresis": hysteresis, "time_limit": 0.0 if time_limit is None else time_limit}
         for what, number in numbers.items():
             _check_number(what, number)
-        tasks: object = parallelism  # a file may say anything
-        if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
+        tasks = whole_of(parallelism)  # a file may say anything
+        if tasks is None or tasks < 1:
             raise QueryError(Code.BAD_OPTION, f"parallelism is {parallelism!r}", "give a number of tasks, 1 or more")
         self._weights = weights if isinstance(weights, Weights) else _weights(weights)
         self._costs = costs or AtomicCosts()
@@ -99,7 +99,7 @@ class Registry:
         self._time_limit = time_limit
         self._hysteresis = hysteresis
         self._streams = _described(streams or {})
-        self._load = Workload(every=every, parallelism=parallelism, timing_prices=timing_prices)
+        self._load = Workload(every=every, parallelism=tasks, timing_prices=timing_prices)
         self._coalescing: dict[str, CoalescingEntry] = {}
         self._joins: dict[str, JoinEntry] = {}
 

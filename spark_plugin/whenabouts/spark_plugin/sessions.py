@@ -44,7 +44,7 @@ def local_session(
     Spark options, with `__` for the dots (`spark__sql__shuffle__partitions=4`). Raises EngineError WA-3001 or WA-3002
     for what is missing, WA-3005 where the JVM does not start. Cost: starting a JVM, some seconds.
     """
-    whole_number("cores", cores)
+    cores = whole_number("cores", cores)
     check_environment()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join(_import_roots())

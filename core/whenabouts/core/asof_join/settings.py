@@ -67,7 +67,7 @@ class AsofJoinSettings:
             )
         object.__setattr__(self, "order_by", checks.columns_of("order_by", self.order_by or ()))
         if self.max_candidates is not None:
-            checks.whole_number("max_candidates", self.max_candidates)
+            object.__setattr__(self, "max_candidates", checks.whole_number("max_candidates", self.max_candidates))
         left, right = (checks.time_of(f"{side}_time", getattr(self, f"{side}_time")) for side in self.inputs)
         object.__setattr__(self, "confidence", self._confidence(left, right))
         check_one_side(left, right)

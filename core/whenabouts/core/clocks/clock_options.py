@@ -33,9 +33,8 @@ def asked_of(max_offset: Any, max_drift: Any, alpha: Any, max_cells: Any, max_er
     drift = _drift(max_drift)
     for name, value in (("alpha", alpha), ("max_error", max_error)):
         up_to_one(name, value)
-    whole_number("max_cells", max_cells)
-    whole_number("seed", seed, 0)
-    return Asked(offset, drift, float(alpha), max_cells, float(max_error), seed)
+    cells, seed = whole_number("max_cells", max_cells), whole_number("seed", seed, 0)
+    return Asked(offset, drift, float(alpha), cells, float(max_error), seed)
 
 
 def up_to_one(name: str, value: Any) -> None:

@@ -94,8 +94,7 @@ def learn_delay(
     one_of("duplicates", duplicates, ("refuse", "first"))
     one_of("outliers", outliers, ("keep", "drop"))
     up_to_one("max_error", max_error)
-    whole_number("folds", folds, 2)
-    whole_number("seed", seed, 0)
+    folds, seed = whole_number("folds", folds, 2), whole_number("seed", seed, 0)
     ends = {name: None if end is None else parse_duration(end, name=name) for name, end in
             (("shortest", shortest), ("longest", longest))}  # fmt: skip
     if ends["shortest"] is not None and ends["longest"] is not None and ends["shortest"] > ends["longest"]:

@@ -117,10 +117,10 @@ def chance_matches(
     (2001.0, 50.0, 49.1)
     """
     a_timing_join(query)
-    for name, value, least in (("slides", slides, 0), ("max_rows", max_rows, 1), ("seed", seed, 0)):
-        whole_number(name, value, least)
+    slides, max_rows = whole_number("slides", slides, 0), whole_number("max_rows", max_rows)
+    seed = whole_number("seed", seed, 0)
     if observed is not None:
-        whole_number("observed", observed, 0)
+        observed = whole_number("observed", observed, 0)
     tables = GivenFrames(dict(zip(query.inputs, (left, right), strict=True))).tables
     operator, sides = _read(tables[LEFT], tables[RIGHT], query)
     expected, window_us = (0.0, 0.0)

@@ -53,8 +53,7 @@ def timeline(left: Any, right: Any, pairs: Any, *, query: TimingJoin, start: int
     '4 events, 1 pair'
     """
     a_timing_join(query)
-    whole_number("start", start, 0)
-    whole_number("events", events)
+    start, events = whole_number("start", start, 0), whole_number("events", events)
     tables = GivenFrames({"left": left, "right": right, "pairs": pairs}).tables
     operator = query.operator([table.schema for table in tables[:2]], streaming=False)
     sides = [_spans(reader, table) for reader, table in zip(operator.readers, tables[:2], strict=True)]

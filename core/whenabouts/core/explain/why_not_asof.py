@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
+from whenabouts.core.durations import whole_of
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.explain.pair_answer import (
     PairAnswer,
@@ -121,11 +122,11 @@ def _chances(query: AsofJoin, keys: Keys, left: pa.Table, right: pa.Table) -> _C
 
 def _number_of(row: Row, rows: pa.Table) -> int:
     """The number of the right row: as given, or of the first row with these values."""
-    if isinstance(row, int) and not isinstance(row, bool):
-        if not 0 <= row < rows.num_rows:
-            problem = f"there is no right row {row}"
+    if (number := whole_of(row)) is not None:
+        if not 0 <= number < rows.num_rows:
+            problem = f"there is no right row {number}"
             raise InputError(Code.NOT_AN_INPUT, problem, f"there are {rows.num_rows}, counted from 0")
-        return row
+        return number
     given = one_row(row, None, "right")
     same = np.ones(rows.num_rows, bool)
     for name in given.schema.names:

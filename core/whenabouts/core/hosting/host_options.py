@@ -75,7 +75,9 @@ class HostSettings:
     max_latency: Duration | None = None
 
     def __post_init__(self) -> None:
-        check_hosting(self.buckets, self.state_limit, self.threads)
+        buckets, threads = check_hosting(self.buckets, self.state_limit, self.threads)
+        object.__setattr__(self, "buckets", buckets)
+        object.__setattr__(self, "threads", threads)
         flag("batches", self.batches)
         one_of("watermarks", self.watermarks, WATERMARKS)
         if self.name is not None:

@@ -56,10 +56,11 @@ def check_streams(streams: Any, kinds: tuple[type, ...], hint: str) -> None:
         check_input(name, given, kinds, hint)
 
 
-def check_hosting(buckets: Any, state_limit: Any = None, threads: Any = None) -> None:
-    """Raise QueryError WA-2006 for an invalid number of buckets or threads (None: the engine's), or limit on state."""
-    for name, number in (("buckets", buckets), ("threads", threads)):
-        if number is not None:
-            whole_number(name, number)
+def check_hosting(buckets: Any, state_limit: Any = None, threads: Any = None) -> tuple[int | None, int | None]:
+    """The numbers of buckets and threads (None: the engine's). Raises QueryError WA-2006 for invalid ones, or for an
+    invalid limit on state."""
+    numbers = (("buckets", buckets), ("threads", threads))
+    found = [None if number is None else whole_number(name, number) for name, number in numbers]
     if state_limit is not None and not isinstance(state_limit, StateLimit):
         raise refused("state_limit", state_limit, "give StateLimit(rows)")
+    return found[0], found[1]

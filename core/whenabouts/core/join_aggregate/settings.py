@@ -54,7 +54,7 @@ class JoinAggregateSettings:
         object.__setattr__(self, "how", how_of(self.how, HOWS))
         object.__setattr__(self, "condition", _condition_of(self.condition))
         if self.most_uncertain is not None:
-            checks.whole_number("most_uncertain", self.most_uncertain)
+            object.__setattr__(self, "most_uncertain", checks.whole_number("most_uncertain", self.most_uncertain))
         self._require_confidence()
         self._require_folding()
         reach, times = self.reach, () if self._shares_offset else ("left_time", "right_time")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from whenabouts.core.durations import parse_non_negative
+from whenabouts.core.durations import parse_non_negative, whole_of
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.blocks import PREFIX
 from whenabouts.core.times.conditions import Condition
@@ -93,10 +93,12 @@ def function(name: str, value: Any, hint: str) -> None:
         raise refused(name, value, hint)
 
 
-def whole_number(name: str, value: Any, least: int = 1) -> None:
-    """An integer, `least` or more."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def whole_number(name: str, value: Any, least: int = 1) -> int:
+    """An integer of Python or numpy, `least` or more, as one of Python."""
+    number = whole_of(value)
+    if number is None or number < least:
         raise refused(name, value, f"give a whole number, {least} or more")
+    return number
 
 
 def slots_of(value: Any) -> int | str | None:

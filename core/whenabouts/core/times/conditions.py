@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from whenabouts.core.durations import Duration, format_bounds, parse_duration, parse_non_negative
+from whenabouts.core.durations import Duration, format_bounds, parse_duration, parse_non_negative, whole_of
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.limits import UNBOUNDED_US
 
@@ -55,8 +55,9 @@ class Condition:
     def __post_init__(self) -> None:
         object.__setattr__(self, "confidence", _confidence(self.confidence))
         for name, bound in (("lo_us", self.lo_us), ("hi_us", self.hi_us)):
-            if isinstance(bound, bool) or not isinstance(bound, int):
+            if (whole := whole_of(bound)) is None:
                 raise QueryError(Code.BAD_DURATION, f"{name} is {bound!r}", "give whole microseconds, or use within()")
+            object.__setattr__(self, name, whole)
         if self.lo_us > self.hi_us:
             raise QueryError(
                 Code.EMPTY_CONDITION,

@@ -83,7 +83,7 @@ class TimingJoinSettings:
             object.__setattr__(self, "time_slots", slots)
             self._require_slots()
         if self.block_size is not None:
-            checks.whole_number("block_size", self.block_size)
+            object.__setattr__(self, "block_size", checks.whole_number("block_size", self.block_size))
         rates = checks.rates_of(self.rates, self.inputs)
         object.__setattr__(self, "rates", tuple(rates.items()))
 

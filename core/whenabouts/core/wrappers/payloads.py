@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray
-from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.durations import Duration, parse_non_negative, whole_of
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.option_checks import columns_of, refused, shown
 
@@ -61,9 +61,12 @@ class Payload(ABC):
                 f"received is {self.received!r} and max_ahead {self.max_ahead!r}",
                 'give both, as received="timestamp", max_ahead="1 day", or none',
             )
-        skip: object = self.skip  # callers may pass any type
-        if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
-            raise QueryError(Code.BAD_PAYLOAD, f"skip is {shown(skip)}", "give the number of bytes before a record")
+        skip = whole_of(self.skip)
+        if skip is None or skip < 0:
+            raise QueryError(
+                Code.BAD_PAYLOAD, f"skip is {shown(self.skip)}", "give the number of bytes before a record"
+            )
+        object.__setattr__(self, "skip", skip)
         object.__setattr__(self, "keep", columns_of("keep", self.keep, Code.BAD_PAYLOAD))
         assert self.max_ahead_us is None or self.max_ahead_us >= 0  # raises for an invalid duration
 

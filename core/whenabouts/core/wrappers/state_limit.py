@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.durations import whole_of
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.option_checks import one_of, shown
@@ -42,9 +43,11 @@ class StateLimit:
     on_full: str = FAIL
 
     def __post_init__(self) -> None:
-        rows: object = self.rows  # callers may pass any type
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise QueryError(Code.BAD_OPTION, f"the limit of the state is {shown(rows)} rows", "give one row or more")
+        rows = whole_of(self.rows)
+        if rows is None or rows < 1:
+            problem = f"the limit of the state is {shown(self.rows)} rows"
+            raise QueryError(Code.BAD_OPTION, problem, "give one row or more")
+        object.__setattr__(self, "rows", rows)
         one_of("on_full", self.on_full, (FAIL, SHED))
 
 

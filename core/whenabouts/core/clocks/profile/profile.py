@@ -104,8 +104,7 @@ def profile_of_file(
     """As `profile`, of rows that were read from a file, with those whose time cannot be read."""
     text("time", time)
     text("arrival", arrival)
-    whole_number("max_rows", max_rows)
-    whole_number("seed", seed, 0)
+    max_rows, seed = whole_number("max_rows", max_rows), whole_number("seed", seed, 0)
     columns = () if group is None else columns_of("group", group)
     read = readings(table, time, columns, arrival, max_rows, seed)
     sample = read.sample

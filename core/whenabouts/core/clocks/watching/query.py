@@ -77,7 +77,7 @@ class WatchClock:
         text("reading", self.reading)
         text("against", self.against)
         object.__setattr__(self, "group", columns_of("group", self.group))
-        whole_number("every", self.every)
+        object.__setattr__(self, "every", whole_number("every", self.every))
         if self.lateness is not None:
             parse_non_negative(self.lateness, name="lateness")
         if isinstance(self.clock, LearnedClocks):
