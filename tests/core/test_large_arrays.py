@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from whenabouts.core import EngineError, Point, within
+from whenabouts.core import Point, QueryError, within
 from whenabouts.core.arrays import large_arrays
 from whenabouts.core.arrays.large_arrays import MEBIBYTES, Kept, kept, large_array, let_go, small
 from whenabouts.core.local import timing_join
@@ -204,7 +204,7 @@ def test_several_threads() -> None:
 def test_a_setting_that_is_none_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEBIBYTES, given)
     table = pa.table({"t": np.arange(200_000)})
-    with pytest.raises(EngineError, match=f"WA-2151: {MEBIBYTES} is .* give a number of mebibytes, 0 for none"):
+    with pytest.raises(QueryError, match=f"WA-2151: {MEBIBYTES} is .* give a number of mebibytes, 0 for none"):
         timing_join(table, table, left_time=Point("t"), right_time=Point("t"), condition=within(1, confidence=1))
 
 

@@ -19,7 +19,7 @@ from whenabouts.conformance import multiset
 from whenabouts.conformance.coalescing_generators import coalescings
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.coalescing.sliding_window import SlidingWindow
-from whenabouts.core.errors import EngineError
+from whenabouts.core.errors import EngineError, QueryError
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Step
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import unwrap, wrap
@@ -241,7 +241,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_setting_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     window_cache.cache_clear()
     monkeypatch.setenv(MEBIBYTES, "much")
-    with pytest.raises(EngineError, match="WA-2151"):
+    with pytest.raises(QueryError, match="WA-2151"):
         window_cache()
     monkeypatch.setenv(MEBIBYTES, "0")
     assert window_cache().most == 0

@@ -27,7 +27,7 @@ def _query(**options: Any) -> wa.AsofJoin:
         (0, {}, "cannot prevail", "right row 2 with 1"),
         (3, {}, "key", "key: left has k='a', right has k='b'"),
         (4, {}, "key", "'k' of the right row is null"),
-        (2, {"tolerance": 4}, "outside tolerance", "farther from the left one than 4"),
+        (2, {"tolerance": 4}, "outside tolerance", "farther from the left one than 4 us"),
         (2, {"direction": "forward"}, "outside window", "the right row lies before the left one"),
         ({"v": 3}, {}, "match", "prevails"),
         ({"v": 2, "k": "a"}, {"order_by": "v"}, "cannot prevail", "right row 2"),

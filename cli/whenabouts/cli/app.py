@@ -115,6 +115,7 @@ def _show_version(ctx: click.Context, param: click.Parameter, asked: bool) -> No
 def main() -> None:
     """Correlate events whose times are uncertain.
 
-    Exit codes: 0 done; 1 some rows rejected and --strict; 2 usage; 3 bad input; 4 engine failure, or a result that
-    could not be written; 130 interrupted, 143 terminated, 129 hung up, 141 stdout closed early (| head).
+    Exit codes: 0 done; 1 some rows rejected and --strict, or no clock found (learn-delay, learn-clock); 2 usage; 3 bad
+    input; 4 engine failure, or a result that could not be written; 130 interrupted, 143 terminated, 129 hung up, 141
+    stdout closed early (| head).
     """

@@ -75,9 +75,10 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
     With --aggregate LEFT rows, each with numbers about the RIGHT rows that meet the condition.
 
     LEFT and RIGHT are Parquet, CSV or JSON lines: a file, a folder, a glob in quotes, or - (stdin). Durations D: 500ms,
-    2s, 1h30m, '0.5 s', PT1.5S. A time SPEC is t (exact), t_min,t_max (uniform in between), or
-    hist:TEMPLATES.json:template_column,t_max (distributed as the template that the row names, ending at t_max), or
-    learned:CLOCK.json:t (readings of a clock that learn-delay has compared with the other side's).
+    2s, 1h30m, '0.5 s', PT1.5S. A time SPEC is t (exact), t_min,t_max (uniform in between), granularity:D:t (cut to D),
+    polling:D:t (found by a poll every D), hist:TEMPLATES.json:template_column,t_max (distributed as the template that
+    the row names, ending at t_max), or learned:CLOCK.json:t (readings of a clock that learn-delay or learn-clock has
+    compared with the other side's).
 
     \b
     whenabouts join quakes.csv sounds.parquet --on region --left-time t_min,t_max \\

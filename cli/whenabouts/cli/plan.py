@@ -45,9 +45,9 @@ def plan(
     """Decide how queries run: eager or lazy for coalescing queries together, and the algorithm of each join.
 
     QUERIES is a YAML or JSON file, or - for stdin: `queries` with name, coalesce, group, window (or query: text, or the
-    parts of a join or window_join) and statistics, and optionally streams, weights, costs and a memory_budget. Or it is
-    a .sql file: queries with a semicolon between them, each with a name if a comment says `-- name: NAME` before it.
-    Without costs in the file, those of `whenabouts calibrate` are used.
+    parts of a join, asof_join, join_aggregate or window_join) and statistics, and optionally streams, weights, costs
+    and a memory_budget. Or it is a .sql file: queries with a semicolon between them, each with a name if a comment says
+    `-- name: NAME` before it. Without costs in the file, those of `whenabouts calibrate` are used.
     """
     from whenabouts.cli.output_files import STDOUT, check_files, output_file
     from whenabouts.cli.plan_streams import streams_of

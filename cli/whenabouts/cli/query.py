@@ -32,7 +32,8 @@ _QUERY = "give a file that holds a query"
 @click.option("--streaming", "stream", is_flag=True, help=STREAMING)
 @click.option(
     "--time", "times", multiple=True, metavar="[NAME=]SPEC",
-    help="Time of all streams, or of one (default: t_min,t_max, the only timestamp column, or one called t or ts).",
+    help="Time of all streams, or of one (default: t_min,t_max, the only timestamp column, or one called t, ts, time, "
+    "timestamp or event_time).",
 )  # fmt: skip
 @click.option("--max-uncertainty", metavar="D", help="Greatest length of an interval; longer ones are rejected.")
 @click.option("--min-uncertainty", metavar="D", help="Least length of an interval; shorter ones are rejected.")
@@ -57,7 +58,8 @@ def query(
     whenabouts query "SELECT ..." --input seismic=seismic.csv --input acoustic='acoustic/*.parquet' -o pairs.parquet
 
     Each stream is Parquet, CSV or JSON lines: a file, a folder, a glob in quotes, or - (stdin). SPEC is t (exact),
-    t_min,t_max (uniform in between), or hist:TEMPLATES.json:template_column,t_max.
+    t_min,t_max (uniform in between), granularity:D:t (cut to D), polling:D:t (found by a poll every D), or
+    hist:TEMPLATES.json:template_column,t_max.
     """
     from whenabouts.cli.run import FileRun
     from whenabouts.planner import parse_query

@@ -66,8 +66,9 @@ def window_join(*, inputs: tuple[str, ...], common: CommonOptions, **arguments: 
 
     Inputs are NAME=PATH, PATH being Parquet, CSV or JSON lines: a file, a folder, a glob in quotes, or - (stdin).
     Windows may form any connected graph over the names. Durations D: 500ms, 2s, 1h30m, '0.5 s', PT1.5S. A time SPEC is
-    t (exact), t_min,t_max (uniform in between), or hist:TEMPLATES.json:template_column,t_max; uncertain times need
-    windows with a probability. --lateness takes one duration for all inputs, or one for each.
+    t (exact), t_min,t_max (uniform in between), granularity:D:t (cut to D), polling:D:t (found by a poll every D), or
+    hist:TEMPLATES.json:template_column,t_max; uncertain times need windows with a probability. --lateness takes one
+    duration for all inputs, or one for each.
 
     \b
     whenabouts window-join gate=gate.csv hall=hall.csv exit=exit.csv --on objid --time t \\

@@ -54,7 +54,7 @@ def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
     more than to write it. numpy asks the system for large ones from 4 MB on; one of which a part is offered back is
     split into small ones for good.
 
-    Raises EngineError WA-2151 for an invalid environment variable.
+    Raises QueryError WA-2151 for an invalid environment variable.
     """
     size = count * np.dtype(type_).itemsize
     if size < _LEAST:

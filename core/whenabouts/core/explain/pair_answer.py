@@ -21,7 +21,8 @@ from whenabouts.core.runtime.keys import NULL_KEY, Keys
 class Reason(StrEnum):
     """What decides about a pair, in the order in which it is checked.
 
-    Timing joins have the first eight and `MATCH`, as-of joins those without `EVICTED` and `WHERE`.
+    `EVICTED` and `WHERE` are of timing joins alone; `EXACT_MATCH`, `OUTSIDE_TOLERANCE`, `CANNOT_PREVAIL` and
+    `LESS_PROBABLE` of as-of joins alone.
     """
 
     MALFORMED = "malformed"

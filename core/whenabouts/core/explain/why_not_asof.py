@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
-from whenabouts.core.durations import whole_of
+from whenabouts.core.durations import format_duration, whole_of
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.explain.pair_answer import (
     PairAnswer,
@@ -146,7 +146,7 @@ def _number_of(row: Row, rows: pa.Table) -> int:
 def _out_of_reach(query: AsofJoin, left: PairRow, row: PairRow, *, within_tolerance: bool) -> PairAnswer:
     """The answer for a right row that could not prevail if it were the only one."""
     if not within_tolerance:
-        asked = f"the right row is farther from the left one than {query.tolerance}"
+        asked = f"the right row is farther from the left one than {format_duration(query.tolerance_us or 0)}"
         return PairAnswer(Reason.OUTSIDE_TOLERANCE, f"outside tolerance: {asked}", 0.0)
     points = left.t_min_us == left.t_max_us == row.t_min_us == row.t_max_us
     if points and not query.allow_exact_matches:

@@ -47,7 +47,7 @@ _HINT = (
 def require_room(rows: int, bytes_per_row: float, what: str, *, at_most: int | None = None) -> None:
     """Refuse output if its `rows` certain rows do not fit into memory. `what`: "pairs of ...".
 
-    Raises QueryError WA-2201 with the expected number, EngineError WA-2151 for an invalid setting. O(1).
+    Raises QueryError WA-2201 with the expected number, WA-2151 for an invalid setting. O(1).
     """
     needed = int(rows * bytes_per_row)
     if needed <= CHECKED_BYTES:

@@ -72,6 +72,6 @@ class WindowCache:
 
 @lru_cache
 def window_cache() -> WindowCache:
-    """The cache of this process. Raises EngineError WA-2151 for an invalid environment variable."""
+    """The cache of this process. Raises QueryError WA-2151 for an invalid environment variable."""
     given = bytes_set(MEBIBYTES, "0 for none")
     return WindowCache(256 << 20 if given is None else given)

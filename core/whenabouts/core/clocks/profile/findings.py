@@ -10,6 +10,13 @@ import numpy as np
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 
+Kind = Literal[
+    "unit", "mixed units", "float", "type", "unreadable", "out of range", "sentinel", "granularity", "float dust",
+    "polling", "duplicate rows", "duplicate times", "outage", "bursts", "order", "clock step", "time scale", "zone",
+    "null", "too few", "first rows only", "sample",
+]  # fmt: skip
+"""What findings are about; docs/profile.md explains each."""
+
 Severity = Literal["note", "doubt", "wrong"]
 SEVERITIES: tuple[Severity, ...] = ("note", "doubt", "wrong")
 
@@ -20,12 +27,12 @@ _EXAMPLES = 5
 class Finding:
     """What a profile found.
 
-    `kind`: one word or two, stable. `severity`: "note" (good to know), "doubt" (look at it), "wrong" (mend it before a
-    join). `share`: the share of rows that it concerns. `where`: up to five row numbers, from 0. `sentence` and
-    `remedy` are for people.
+    `kind`: one of `Kind`, which do not change. `severity`: "note" (good to know), "doubt" (look at it), "wrong" (mend
+    it before a join). `share`: the share of rows that it concerns. `where`: up to five row numbers, from 0. `sentence`
+    and `remedy` are for people.
     """
 
-    kind: str
+    kind: Kind
     severity: Severity
     share: float
     where: tuple[int, ...]

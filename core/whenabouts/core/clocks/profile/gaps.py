@@ -77,7 +77,7 @@ def duplicates(
                 Finding(
                     "duplicate rows", "doubt", share, examples(rows[at][copies]),
                     f"{percent(share)} of the rows are equal to another row in every column.",
-                    "Drop the copies, or use Deduplicate on a stream: joins count each of them.",
+                    "Drop the copies, or give deduplicate_by= where they are joined: else each of them counts.",
                 )
             )  # fmt: skip
     pairs, expected = _pairs(us, group, granule_us)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
-from whenabouts.core.clocks.profile.findings import Finding, examples, percent
+from whenabouts.core.clocks.profile.findings import Finding, Kind, examples, percent
 from whenabouts.core.durations import format_duration
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
@@ -90,7 +90,7 @@ class Sentinel(NamedTuple):
 class Odd(NamedTuple):
     """Which numbers of a column are odd in one way."""
 
-    kind: str
+    kind: Kind
     what: str
     mask: BoolArray
 
@@ -135,7 +135,7 @@ class Verdict:
             odd.append(Odd("sentinel", sentinel.name, mask))
         return us, kept, odd
 
-    def finding(self, kind: str, what: str, share: float, where: tuple[int, ...] = ()) -> Finding:
+    def finding(self, kind: Kind, what: str, share: float, where: tuple[int, ...] = ()) -> Finding:
         """What is said of odd numbers of this share."""
         if kind == "unit":
             mend = FIXES.get(what, f"declare the column as {what}").replace("multiply them", "multiply the column")
