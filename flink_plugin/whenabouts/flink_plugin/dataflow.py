@@ -1,7 +1,7 @@
 """A query in a Flink job: its inputs packed, by bucket, into the operator, under their watermarks.
 
 The way of a row: `row_streams` (rows to blocks) -> `blocks` (elements to packed rows, by bucket) -> `bucket_calls`
-(in process mode: calls in front of them) -> `bucket_host` (the operator) -> `Result`, where output, rejects and counts
+(on streams: calls in front of them) -> `bucket_host` (the operator) -> `Result`, where output, rejects and counts
 part.
 """
 
