@@ -10,10 +10,8 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
-from numba.core import sigutils
 
 from whenabouts.core.arrays.interpreted_kernel import Budget, Interpreted
 from whenabouts.core.arrays.kernel import Kernel
@@ -32,12 +30,10 @@ _TEMPLATE, _OVERLOAD = Kernel.get_call_template, Kernel.get_overload
 def twins(kernel: Kernel) -> tuple[Interpreted, Kernel]:
     """Both forms; `kernel` itself never becomes ready, so that Python's next call comes here, too."""
     if kernel not in _TWINS:
-        kinds, _ = sigutils.normalize_signature(kernel._declared)
-        function = numba.njit(nogil=True, error_model="numpy", forceinline=kernel.is_inlined)(kernel.py_func)
-        compiled = Kernel.declare(function, kernel._declared)
+        compiled = Kernel.declare(kernel.py_func, kernel._declared, inline=kernel.is_inlined)
         _COMPILED.add(compiled)
         compiled.make_ready()
-        _TWINS[kernel] = Interpreted(kernel.py_func, kinds, lambda value: isinstance(value, Kernel)), compiled
+        _TWINS[kernel] = Interpreted(kernel.py_func, kernel.kinds, lambda value: isinstance(value, Kernel)), compiled
     return _TWINS[kernel]
 
 

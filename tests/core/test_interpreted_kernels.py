@@ -49,7 +49,7 @@ print(pairs.num_rows)
 def first_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is spent, and no kernel of a test is in the cache from another run."""
     monkeypatch.setattr(Budget, "spent", 0.0)
-    monkeypatch.setattr(KernelCache, "of", lambda function: None)
+    monkeypatch.setattr(KernelCache, "of", lambda function, parts: None)
 
 
 def kernel(signature: Any, function: Any) -> Any:
@@ -173,3 +173,14 @@ def test_all_kernels_give_the_same_bits_in_both_forms(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.slow
+def test_kernels_are_compiled_though_numba_is_switched_off_for_others() -> None:
+    """NUMBA_DISABLE_JIT is for code of the user's, which a debugger or a measure of coverage should see."""
+    code = FIRST_CALL + "\nimport numba\nassert not hasattr(numba.njit(lambda x: x), 'py_func')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "2"],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    assert done.stdout == "2\n"

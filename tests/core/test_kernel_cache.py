@@ -124,3 +124,61 @@ def test_a_folder_that_others_can_write_is_not_trusted(archive: Path, tmp_path: 
     (tmp_path / f"whenabouts-{os.getuid()}").chmod(0o777)
     told(start(archive, tmp_path))
     assert list((tmp_path / f"whenabouts-{os.getuid()}").iterdir()) == []
+
+
+CALLEE = """
+from typing import NamedTuple
+from whenabouts.core.arrays.jit import INT64, compiled
+
+class Pair(NamedTuple):
+    FIELDS
+
+STEP = 1
+
+@compiled(INT64(INT64), inline=True)
+def next_of(x):
+    return x + 1
+"""
+
+CALLER = """
+from numba import types
+from callee_of_a_test import Pair, STEP, next_of
+from whenabouts.core.arrays.jit import INT64, compiled
+
+@compiled(INT64(types.NamedUniTuple(INT64, 2, Pair)))
+def answer(pair):
+    return 100 * next_of(pair.a) + STEP
+"""
+
+ANSWER = """
+import caller_of_a_test as module
+module.answer.make_ready()
+print(module.answer(module.Pair(1, 2)), sum(module.answer.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_is_compiled_again_if_what_it_calls_has_changed(tmp_path: Path) -> None:
+    """As by an upgrade that leaves the kernel's own module as it was: a callee, a constant, the order of fields."""
+
+    def answer(text: str, *options: str) -> list[str]:
+        (tmp_path / "callee_of_a_test.py").write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-B", *options, "-c", ANSWER],
+            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        return done.stdout.split()
+
+    (tmp_path / "caller_of_a_test.py").write_text(CALLER)
+    text = CALLEE.replace("FIELDS", "a: int; b: int")
+    assert answer(text) == ["201", "0"]
+    assert answer(text) == ["201", "1"]
+    text = text.replace("x + 1", "x + 2")
+    assert answer(text) == ["301", "0"]
+    text = text.replace("STEP = 1", "STEP = 7")
+    assert answer(text) == ["307", "0"]
+    text = text.replace("a: int; b: int", "b: int; a: int")
+    assert answer(text) == ["407", "0"]
+    assert answer(text) == ["407", "1"]
+    assert answer(text, "-OO")[0] == "407"
+    assert answer(text) == ["407", "1"], "both have a place"

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numba import types
+
+from whenabouts.core.arrays.kernel_parts import globals_read
 
 MOST_VALUES = 1 << 14
 """Of all arrays of a call. Above it, compiled code is expected to be needed anyway."""
@@ -72,15 +74,10 @@ def _plain(
         code, names = function.__code__, dict(function.__globals__)
         plain = FunctionType(code, names, function.__name__, function.__defaults__, function.__closure__)
         done[function] = plain
-        for name in _names(code):
-            if is_kernel(names.get(name)):
-                names[name] = _plain(names[name].py_func, is_kernel, done)
+        for name, value in globals_read(function).items():
+            if is_kernel(value):
+                names[name] = _plain(value.py_func, is_kernel, done)
     return done[function]
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*(_names(part) for part in inner))
 
 
 def _size(value: Any, kind: Any) -> int | None:

@@ -6,9 +6,8 @@ once per machine, when they are first needed, and then read from numba's disk ca
 only reads are declared read-only: numba accepts a writable array for a read-only parameter but not the reverse, and
 Arrow buffers are read-only.
 
-Cache files are checked before use (`kernel_cache`). The cache depends on the source file of the kernel itself, not on
-those of the kernels it calls: after editing ``satisfaction_probability`` delete the ``*.nbi`` files, or callers keep
-the old code.
+Cache files are checked before use (`kernel_cache`). A kernel is compiled again when its source file changes, or the
+code or a constant of any kernel that it calls (`kernel_parts`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numba
 from numba import types
 
 from whenabouts.core.arrays.kernel import Kernel
@@ -65,7 +63,6 @@ def compiled(signature: Any, *, inline: bool = False) -> Callable[[Function], Fu
     """
 
     def decorate(function: Function) -> Function:
-        dispatcher = numba.njit(nogil=True, error_model="numpy", forceinline=inline)(function)
-        return cast(Function, Kernel.declare(dispatcher, signature))
+        return cast(Function, Kernel.declare(function, signature, inline=inline))
 
     return decorate

@@ -21,6 +21,7 @@ from numba.core.registry import CPUDispatcher
 
 from whenabouts.core.arrays.interpreted_kernel import MOST_SECONDS, MOST_SECONDS_CACHED, Interpreted
 from whenabouts.core.arrays.kernel_cache import KernelCache
+from whenabouts.core.arrays.kernel_parts import digest_of_parts
 
 # A thread that imports a part of numba first holds the lock of the part and waits for that of numba. Another one that
 # imports numba holds that and waits for the part's: Python then lets one of the imports fail. Whoever begins with the
@@ -41,12 +42,19 @@ class Kernel(CPUDispatcher):
     _most_seconds = 0.0
 
     @classmethod
-    def declare(cls, dispatcher: Any, signature: Any) -> Kernel:
-        """Make a kernel of a dispatcher for which nothing is compiled yet."""
-        dispatcher.__class__ = cls
-        dispatcher._declared = signature
-        kernel: Kernel = dispatcher
+    def declare(cls, function: Callable[..., Any], signature: Any, *, inline: bool = False) -> Kernel:
+        """Make a kernel of a function, for which nothing is compiled yet."""
+        # As `numba.njit`, which gives the bare function if NUMBA_DISABLE_JIT is set for code of the user's.
+        options = {"nopython": True, "nogil": True, "error_model": "numpy", "forceinline": inline, "boundscheck": None}
+        kernel = cls(function, targetoptions=options)
+        kernel._declared = signature
         return kernel
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types of its arguments."""
+        kinds, _ = sigutils.normalize_signature(self._declared)  # type: ignore[no-untyped-call]  # no types
+        return tuple(kinds)
 
     @property
     def is_ready(self) -> bool:
@@ -82,8 +90,7 @@ class Kernel(CPUDispatcher):
         interpreted = self._interpreted
         if interpreted is None:
             self._most_seconds = MOST_SECONDS if cache is None or not cache.is_filled() else MOST_SECONDS_CACHED
-            kinds, _ = sigutils.normalize_signature(self._declared)  # type: ignore[no-untyped-call]  # no types
-            interpreted = Interpreted(self.py_func, kinds, lambda value: isinstance(value, Kernel))
+            interpreted = Interpreted(self.py_func, self.kinds, lambda value: isinstance(value, Kernel))
             self._interpreted = interpreted
         if interpreted.is_worthwhile(args, self._most_seconds):
             return partial(self._interpreted_or_compiled, interpreted)
@@ -101,7 +108,7 @@ class Kernel(CPUDispatcher):
     def _own_cache(self) -> KernelCache | None:
         """Looked up at the first call: it touches the disk."""
         if not self._placed:
-            cache = KernelCache.of(self.py_func)
+            cache = KernelCache.of(self.py_func, digest_of_parts(self))
             if cache is not None:
                 self._cache = cache
             self._placed = True

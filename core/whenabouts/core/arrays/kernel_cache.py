@@ -26,19 +26,21 @@ _DIGEST_BYTES = 16
 class KernelCache(FunctionCache):
     """The cache of one kernel, with checked files."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], parts: bytes) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]  # numba ships no types
         self._cache_file.__class__ = CheckedCacheFile
+        self._cache_file._source_stamp = self._cache_file._source_stamp, parts
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> KernelCache | None:
-        """The cache of a function; None if there is nowhere to keep it."""
+    def of(cls, function: Callable[..., Any], parts: bytes) -> KernelCache | None:
+        """The cache of a function; None if there is nowhere to keep it. `parts`: a digest of what else the compiled
+        code depends on (`kernel_parts`)."""
         # A kernel from a terminal or a doctest has no source file, so it cannot be cached.
         if function.__code__.co_filename.startswith("<"):
             return None
         for placed in (_as_it_is, _in_temporary_file):
             try:
-                cache = cls(placed(function))
+                cache = cls(placed(function, parts), parts)
                 if not cache.is_filled():
                     cache._impl.locator.ensure_cache_path()
                 return cache
@@ -58,11 +60,12 @@ class KernelCache(FunctionCache):
 
 
 class CheckedCacheFile(IndexDataCacheFile):
-    """Cache files that end with a digest of their contents; a file whose digest is wrong is ignored."""
+    """Cache files that end with a digest of their contents and of what the code is made of. A file whose digest is
+    wrong is ignored: it is damaged, or of another release, which may write at the same time."""
 
     def _dump(self, obj: Any) -> bytes:
         data: bytes = super()._dump(obj)  # type: ignore[no-untyped-call]  # numba ships no types
-        return data + _digest(data)
+        return data + self._digest(data)
 
     def _load_index(self) -> dict[Any, str]:
         """Data files by signature; empty if the index is damaged, or is from another numba or another source."""
@@ -72,46 +75,42 @@ class CheckedCacheFile(IndexDataCacheFile):
         except FileNotFoundError:
             return {}
         version = pickle.dumps(self._version, protocol=-1)
-        data = _checked(content[len(version) :])
+        data = self._checked(content[len(version) :])
         if data is None or not content.startswith(version):
             return {}
-        try:
-            stamp, overloads = pickle.loads(data)
-        except (AttributeError, ImportError):  # signatures name a class that another version of the source had
-            return {}
-        return dict(overloads) if stamp == self._source_stamp else {}
+        _, overloads = pickle.loads(data)
+        return dict(overloads)
 
     def _load_data(self, name: str) -> Any:
         """Compiled code. Raises OSError for a damaged file; numba then compiles again."""
         path = self._data_path(name)  # type: ignore[no-untyped-call]  # as above
         with open(path, "rb") as file:
-            data = _checked(file.read())
+            data = self._checked(file.read())
         if data is None:
-            raise OSError(f"{path} is damaged")
+            raise OSError(f"{path} is damaged, or of another release")
         return pickle.loads(data)
 
+    def _digest(self, data: bytes) -> bytes:
+        key = hashlib.blake2b(pickle.dumps(self._source_stamp)).digest()
+        return hashlib.blake2b(data, digest_size=_DIGEST_BYTES, key=key).digest()
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+    def _checked(self, content: bytes) -> bytes | None:
+        """The data before the digest; None if the digest does not match."""
+        data = content[:-_DIGEST_BYTES]
+        return data if content[-_DIGEST_BYTES:] == self._digest(data) else None
 
 
-def _checked(content: bytes) -> bytes | None:
-    """The data before the digest; None if the digest does not match."""
-    data = content[:-_DIGEST_BYTES]
-    return data if content[-_DIGEST_BYTES:] == _digest(data) else None
-
-
-def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+def _as_it_is(function: Callable[..., Any], _: bytes) -> Callable[..., Any]:
     return function
 
 
-def _in_temporary_file(function: Callable[..., Any]) -> Callable[..., Any]:
+def _in_temporary_file(function: Callable[..., Any], parts: bytes) -> Callable[..., Any]:
     """The function, as if its module were in a private temporary file.
 
     numba keeps its cache next to the source, or in the user's cache folder. Workers of a cluster may have neither: the
     package may be imported from an archive (`--py-files`), and the user may have no home. The name of the copy is a
-    digest of its contents, so each release has its own. The folder is refused if others can write to it, because the
-    contents of a cache are executed.
+    digest of its contents and of `parts`, so each release has its own. The folder is refused if others can write to it,
+    because the contents of a cache are executed.
     """
     folder = Path(tempfile.gettempdir()) / f"whenabouts-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -119,7 +118,7 @@ def _in_temporary_file(function: Callable[..., Any]) -> Callable[..., Any]:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise OSError(f"{folder} can be written by others")
     source = inspect.getsource(sys.modules[function.__module__])
-    digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(source.encode() + parts, digest_size=8).hexdigest()
     path = folder / f"{function.__module__.rpartition('.')[2]}_{digest}.py"
     if not path.exists():  # several processes may write it at once, all the same: the last one replaces it
         with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8", delete=False) as file:
