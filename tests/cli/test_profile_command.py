@@ -124,6 +124,20 @@ def test_bad_input_and_usage_have_their_exit_codes(rows: pa.Table, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("html", "said"), [("-", "stdout is reserved for the report"), ("none/page.html", "there is no folder none")]
+)
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(
+    html: str, said: str, rows: pa.Table, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(rows, "rows.parquet")
+    done = cli("profile", "rows.parquet", "--time", "t", "--html", html)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+@pytest.mark.parametrize(
     "text", ["granularity:t", "granularity:up:nearest:1s:t", "polling:nearest:1s:t", "polling:1s:"]
 )
 def test_times_that_are_no_reading_are_refused(text: str, rows: pa.Table, tmp_path: Path, cli: Cli) -> None:

@@ -337,6 +337,14 @@ def test_reports_are_json_and_one_file(tmp_path: Path) -> None:
     assert found.plot().axes[0].get_ylabel() == "rows"
 
 
+def test_the_frame_is_taken_under_its_old_name_with_a_warning() -> None:
+    table = pa.table({"t": poisson(0, 50)})
+    with pytest.warns(DeprecationWarning, match="table= is deprecated: use frame="):
+        found = profile(table=table, time="t")  # type: ignore[call-arg]
+    with pytest.warns(DeprecationWarning, match="table= is deprecated: use frame="):
+        assert found.with_interval(table=table) == found.with_interval(frame=table)  # type: ignore[call-arg]
+
+
 def test_of_a_reader_the_first_rows_are_read() -> None:
     found = profile(pa.table({"t": poisson(0)}).to_reader(), "t", max_rows=1_000)
     assert (found.rows, [each.kind for each in found.findings]) == (1_000, ["first rows only"])

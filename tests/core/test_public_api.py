@@ -133,3 +133,4 @@ def test_the_signature_of_a_function_shows_the_options() -> None:
     assert list(shown)[:3] == ["left", "right", "time"]
     assert shown["relation"].default == "overlaps"
     assert shown["time"].default is inspect.Parameter.empty
+    assert list(inspect.signature(local.window_join).parameters)[:3] == ["frames", "time", "windows"]

@@ -13,6 +13,7 @@ import pytest
 import whenabouts.flink_plugin as on_flink
 from whenabouts.core import Point, WhenaboutsError, within
 from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.flink_plugin.kafka import topic_sink
 
 TABLE = pa.table({"t": [1]})
 JOIN: dict[str, Any] = {"left_time": Point("t"), "right_time": Point("t"), "condition": within(1, confidence=1)}
@@ -41,3 +42,9 @@ def test_another_object_is_refused_with_a_code(name: str) -> None:
     for wrong in WRONG:
         with pytest.raises(WhenaboutsError, match=r"^WA-(1062|2006): "):
             CALLS[name](wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 4, b"id", {"id": 1}, ["id", 4]])
+def test_a_key_of_a_topic_that_names_no_columns_is_refused(wrong: Any) -> None:
+    with pytest.raises(WhenaboutsError, match="WA-2006: key is "):
+        topic_sink(None, "broker:9092", "pairs", key=wrong)

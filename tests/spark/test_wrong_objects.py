@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pandas as pd
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 import whenabouts.spark_plugin as on_spark
 from whenabouts.core import Point, WhenaboutsError, within
 from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.spark_plugin import kafka
 
 TABLE = pa.table({"t": [1]})
 JOIN: dict[str, Any] = {"left_time": Point("t"), "right_time": Point("t"), "condition": within(1, confidence=1)}
@@ -46,3 +48,18 @@ def test_another_object_is_refused_with_a_code(name: str) -> None:
             continue  # the test's own comparison
         with pytest.raises(WhenaboutsError, match=r"^WA-(1062|2006): "):
             CALLS[name](wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 4, b"id", {"id": 1}, ["id", 4]])
+def test_a_key_of_a_topic_that_names_no_columns_is_refused(wrong: Any) -> None:
+    with pytest.raises(WhenaboutsError, match="WA-2006: key is "):
+        kafka.topic_writer("broker:9092", "pairs", key=wrong)
+
+
+def test_the_key_of_a_topic_may_be_the_name_of_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(kafka, "col", asked.append)
+    for name in ("struct", "to_json", "lit"):
+        monkeypatch.setattr(kafka, name, MagicMock())
+    kafka.topic_writer("broker:9092", "pairs", key="id")(MagicMock(columns=[]), 0)
+    assert asked == ["`id`"]

@@ -40,6 +40,12 @@ def check_files(
         _check_place(target, option)
 
 
+def check_page(html: str | None) -> None:
+    """Refuse stdout, which has the report, as the file of its page (QueryError WA-2006)."""
+    if html == STDOUT:
+        raise QueryError(Code.BAD_OPTION, "--html - is not possible", "stdout is reserved for the report: name a file")
+
+
 def _check_place(target: str, option: str) -> None:
     path = Path(target)
     if path.is_dir():

@@ -33,7 +33,8 @@ _AT_ONCE = 1_000_000
     "--lateness-share", type=click.FloatRange(0, 1, min_open=True), default=0.999, show_default=True,
     help="The share of rows that the proposed lateness has in time.",
 )  # fmt: skip
-@click.option("--max-rows", type=click.IntRange(1), default=10_000_000, show_default=True, help="Read so many rows.")
+@click.option("--max-rows", type=click.IntRange(1), default=10_000_000, show_default=True,
+              help="Look at so many rows one by one; of more, at a sample.")  # fmt: skip
 @click.option("--html", metavar="PAGE.html", help="Write the report as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if anything is wrong.")
@@ -61,12 +62,15 @@ def profile(
     \b
     whenabouts profile events.csv --time t --group device
     """
+    from whenabouts.cli.output_files import check_files, check_page, reported_if_not_written
     from whenabouts.cli.tables import read_input
     from whenabouts.core.clocks.profile.columns import ROW_ORDER
     from whenabouts.core.clocks.profile.profile import profile_of_file
     from whenabouts.core.sources.files import find_files
     from whenabouts.core.sources.time_parsing import ClockRules
 
+    check_page(html)
+    check_files([(html, "--html")])
     path = input_path(file)
     check_not_read([(html, "--html")], find_files(path)[0])
     columns = (time, *([arrival] if arrival else []))
@@ -79,7 +83,8 @@ def profile(
         max_rows=max_rows,
     )  # fmt: skip
     if html is not None:
-        found.to_html(html)
+        with reported_if_not_written(html):
+            found.to_html(html)
     if as_json:
         say(json.dumps(found.to_dict(), indent=2))
     else:

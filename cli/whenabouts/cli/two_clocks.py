@@ -13,7 +13,6 @@ from whenabouts.cli.failures import REJECTED_AND_STRICT
 from whenabouts.cli.given_files import check_not_read, input_path
 from whenabouts.cli.say import say, say_all
 from whenabouts.cli.two_sides import SIDES
-from whenabouts.core.errors import Code, QueryError
 
 if TYPE_CHECKING:
     from whenabouts.core.clocks.learned_clock import LearnedClock
@@ -31,13 +30,12 @@ def two_tables(
     --output also stdout. Raises: QueryError WA-2006 if they are not, what reading raises."""
     import pyarrow as pa
 
-    from whenabouts.cli.output_files import STDOUT, check_files
+    from whenabouts.cli.output_files import check_files, check_page
     from whenabouts.cli.tables import read_input
     from whenabouts.core.sources.files import find_files
 
     outputs = list(zip(written, ("--output", "--html"), strict=True))
-    if written[1] == STDOUT:
-        raise QueryError(Code.BAD_OPTION, "--html - is not possible", "stdout is reserved for the report: name a file")
+    check_page(written[1])
     check_files(outputs)
     found = [input_path(path, f"the {side} input") for path, side in zip(paths, SIDES, strict=True)]
     check_not_read(outputs, (file for path in found for file in find_files(path)[0]))

@@ -10,11 +10,15 @@ from datetime import timedelta
 from fractions import Fraction
 from math import isclose
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from whenabouts.core.errors import Code, QueryError
 
-Duration: TypeAlias = str | int | timedelta
+if TYPE_CHECKING:
+    import numpy as np
+
+Duration: TypeAlias = "str | int | timedelta | np.integer[Any] | np.timedelta64"
+"""Text, or a number of microseconds. The types of numpy are for type checkers: this module imports no numpy."""
 
 MAX_DURATION_US = 2**58
 """Longest duration taken (about 9,100 years): sums of a few of them and of any two times fit int64."""

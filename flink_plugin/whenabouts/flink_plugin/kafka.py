@@ -14,6 +14,7 @@ sees each row once, a checkpoint later.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table, TableDescriptor
@@ -23,6 +24,7 @@ from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import AtLeastOnceWarning, Code
 from whenabouts.core.hosting.brokers import require_broker
 from whenabouts.core.hosting.element_watermark import delay_ms
+from whenabouts.core.runtime.option_checks import columns_of
 
 COMMIT_WITHIN_MS = 900_000
 """How long a transaction may stay open: brokers allow 15 minutes by default. A job that is down for longer loses the
@@ -70,14 +72,17 @@ def read_topic(
     return tables.from_descriptor(descriptor.build())
 
 
-def topic_sink(rows: Table, brokers: str, topic: str, *, key: tuple[str, ...] = (), **options: str) -> TableDescriptor:
+def topic_sink(
+    rows: Table, brokers: str, topic: str, *, key: str | Sequence[str] = (), **options: str
+) -> TableDescriptor:
     """Where `rows` can be inserted: a topic that takes each as a record of JSON, exactly once.
 
-    `key`: the columns of the record's key. The job needs checkpoints: rows become visible with them. A stream without
-    them is warned of (`AtLeastOnceWarning`, WA-2054). The broker distinguishes writers by
+    `key`: the column or columns of the record's key. The job needs checkpoints: rows become visible with them. A stream
+    without them is warned of (`AtLeastOnceWarning`, WA-2054). The broker distinguishes writers by
     `sink.transactional-id-prefix`, by default the topic's name: jobs that write to one topic need different ones. Times
-    are written with microseconds, bytes as base64.
+    are written with microseconds, bytes as base64. Raises QueryError WA-2006 for a `key` that names no columns.
     """
+    keys = columns_of("key", key)
     chosen = {
         "properties.bootstrap.servers": brokers,
         "topic": topic,
@@ -87,8 +92,8 @@ def topic_sink(rows: Table, brokers: str, topic: str, *, key: tuple[str, ...] = 
         "sink.transactional-id-prefix": topic,
         "properties.transaction.timeout.ms": str(COMMIT_WITHIN_MS),
     }
-    if key:
-        chosen |= {"key.format": "json", "key.fields": ";".join(key), "key.json.timestamp-format.standard": "ISO-8601"}
+    if keys:
+        chosen |= {"key.format": "json", "key.fields": ";".join(keys), "key.json.timestamp-format.standard": "ISO-8601"}
     chosen |= options
     if chosen["sink.delivery-guarantee"] == "exactly-once":
         _warn_without_checkpoints(rows)

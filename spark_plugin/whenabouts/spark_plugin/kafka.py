@@ -18,6 +18,7 @@ from pyspark.sql.functions import col, lit, struct, to_json
 
 from whenabouts.core.durations import Duration
 from whenabouts.core.hosting.brokers import require_broker
+from whenabouts.core.runtime.option_checks import columns_of
 
 _TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",  # Spark's own format has milliseconds
@@ -42,17 +43,19 @@ def read_topic(
 
 
 def topic_writer(
-    brokers: str, topic: str, *, key: Sequence[str] = (), **options: str
+    brokers: str, topic: str, *, key: str | Sequence[str] = (), **options: str
 ) -> Callable[[DataFrame, int], None]:
     """A function that writes a DataFrame to a topic as JSON, one record per row, for `write_with_rejects`.
 
-    `key`: the columns that identify a row; they are the record's key, by which consumers recognise rows that a repeated
-    micro-batch writes again. `options`: of the connector. Times are written with microseconds, bytes as base64.
+    `key`: the column or columns that identify a row; they are the record's key, by which consumers recognise rows that
+    a repeated micro-batch writes again. `options`: of the connector. Times are written with microseconds, bytes as
+    base64. Raises QueryError WA-2006 for a `key` that names no columns.
     """
+    keys = columns_of("key", key)
     chosen = {"kafka.bootstrap.servers": brokers, "topic": topic, **options}
 
     def write(rows: DataFrame, number: int) -> None:
-        names = to_json(struct(*(col(f"`{name}`") for name in key)), _TIMES) if key else lit(None).cast("string")
+        names = to_json(struct(*(col(f"`{name}`") for name in keys)), _TIMES) if keys else lit(None).cast("string")
         value = to_json(struct(*(col(f"`{name}`") for name in rows.columns)), _TIMES)
         rows.select(names.alias("key"), value.alias("value")).write.format("kafka").options(**chosen).save()
 

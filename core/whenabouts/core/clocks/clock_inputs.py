@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from whenabouts.core.joins.sides import SIDES
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.option_checks import text
 from whenabouts.core.times.time_specs import Point
-
-SIDES = ("left", "right")
 
 
 def read_sides(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Required, TypedDict, Unpack, overload
 import numpy as np
 
 from whenabouts.core.arrays.typing import FloatArray
-from whenabouts.core.clocks.clock_inputs import SIDES, read_sides
+from whenabouts.core.clocks.clock_inputs import read_sides
 from whenabouts.core.clocks.clock_options import Asked, asked_of
 from whenabouts.core.clocks.delay_shape import DelayShape, delay_shape
 from whenabouts.core.clocks.evidence import Evidence, signed
@@ -26,6 +26,7 @@ from whenabouts.core.clocks.unpaired_streams import Sides, by_key, copied, dithe
 from whenabouts.core.durations import Duration, format_duration, parse_duration
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames.kinds import GivenFrames
+from whenabouts.core.joins.sides import SIDES
 from whenabouts.core.runtime.key_names import key_names, of_input
 from whenabouts.core.runtime.option_checks import flag, refused, text
 from whenabouts.core.times.empirical_distributions import MOST_BUCKETS, through_quantiles

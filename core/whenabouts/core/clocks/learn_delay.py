@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.calibration import Calibration, error_of, held_out
-from whenabouts.core.clocks.clock_inputs import SIDES, read_sides
+from whenabouts.core.clocks.clock_inputs import read_sides
 from whenabouts.core.clocks.clock_options import up_to_one
 from whenabouts.core.clocks.learned_clock import LearnedClock, ahead
 from whenabouts.core.clocks.robust_lines import Line, errors_like, fit_line
 from whenabouts.core.durations import Duration, format_duration, parse_duration
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.frames.kinds import GivenFrames
+from whenabouts.core.joins.sides import SIDES
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import check_template_column
 from whenabouts.core.runtime.key_names import key_names

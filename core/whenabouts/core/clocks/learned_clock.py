@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.learned import BILLION, Learned
 from whenabouts.core.times.templates import Template
 from whenabouts.core.times.time_specs import Point
+
+Frame = TypeVar("Frame")
+"""The type of a dataframe of any library."""
 
 FORMAT, VERSION = "whenabouts clock", 1
 
@@ -155,7 +158,7 @@ class LearnedClock:
         true = self.pairs * float(above - below)
         return true / max(true + self.evidence.chance_pairs_per_s * wide / 1e6, 1e-300)
 
-    def correct(self, frame: Any, t: str | None = None, *, name: str | None = None) -> Any:
+    def correct(self, frame: Frame, t: str | None = None, *, name: str | None = None) -> Frame:
         """A frame of right rows with one more column: their times on the left clock, before the delay.
 
         `t`: the time column; `name`: the new one (default: with `_corrected` after it), timestamps in UTC. A null stays
@@ -163,7 +166,8 @@ class LearnedClock:
         if the new column exists.
         """
         self._check_found()
-        return with_corrected(frame, t or self.right_time, name, lambda _, us: (self.on_left_clock(us), None))
+        rows: Frame = with_corrected(frame, t or self.right_time, name, lambda _, us: (self.on_left_clock(us), None))
+        return rows
 
     def on_left_clock(self, us: IntArray) -> IntArray:
         """Right times in microseconds as the left clock has them, before the delay."""
@@ -206,12 +210,14 @@ class LearnedClock:
             ) from error
         return LearnedClock(**own)
 
-    def to_html(self, path: str | PathLike[str]) -> None:
-        """Write the report as one page without references to others: the sentence, the table, a picture of each
-        distribution. Raises OSError where the file cannot be written."""
+    def to_html(self, path: str | PathLike[str]) -> Path:
+        """Write the report as one page that needs nothing else, and return its path: the sentence, the table, a picture
+        of each distribution. Raises OSError where the file cannot be written."""
         from whenabouts.core.clocks.clock_report import page
 
-        Path(path).write_text(page(self), encoding="utf-8")
+        file = Path(path)
+        file.write_text(page(self), encoding="utf-8")
+        return file
 
     def plot(self) -> Any:
         """A `matplotlib.figure.Figure` of the distribution of each kind's delays.

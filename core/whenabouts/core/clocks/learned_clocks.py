@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
-from whenabouts.core.clocks.learned_clock import LearnedClock, with_corrected
+from whenabouts.core.clocks.learned_clock import Frame, LearnedClock, with_corrected
 from whenabouts.core.durations import format_duration
 from whenabouts.core.html_tables import html_table
 from whenabouts.core.runtime.key_names import Key, of_input
@@ -61,7 +61,7 @@ class LearnedClocks(Mapping[Any, LearnedClock]):
         refused = f"; refused: {others}" if others else ""
         return f"A clock was found for {len(self.found):,} of {len(self):,} keys{refused}."
 
-    def correct(self, frame: Any, t: str | None = None, *, name: str | None = None) -> Any:
+    def correct(self, frame: Frame, t: str | None = None, *, name: str | None = None) -> Frame:
         """A frame of right rows with one more column: their times on the left clock, before the delay.
 
         Null for a row whose key has no clock. `t`: the time column; `name`: the new one (default: with `_corrected`
@@ -81,7 +81,8 @@ class LearnedClocks(Mapping[Any, LearnedClock]):
             return values, missing
 
         first = self.by_key[0][1].right_time if self.by_key else ""
-        return with_corrected(frame, t or first, name, corrected)
+        rows: Frame = with_corrected(frame, t or first, name, corrected)
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON has it; values of keys that JSON has no form for as text."""

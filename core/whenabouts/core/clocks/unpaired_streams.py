@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.clocks.clock_inputs import SIDES
 from whenabouts.core.clocks.pair_images import Streams
 from whenabouts.core.clocks.ticks import dithered, tick_of
 from whenabouts.core.durations import format_duration
+from whenabouts.core.joins.sides import SIDES
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import key_names, of_input
 from whenabouts.core.runtime.keys import NULL_KEY, Keys

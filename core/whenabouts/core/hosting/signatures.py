@@ -18,8 +18,9 @@ def takes_options_of(
 ) -> Callable[[Function], Function]:
     """Show the fields of these dataclasses in a function's signature instead of `**options`.
 
-    `without`: fields that the function does not take. `defaults`: those that differ from the class's. Only the
-    signature changes, never the call.
+    `without`: fields that the function does not take. `defaults`: those that differ from the class's. The
+    function's own arguments stand before them if they are required, else after them. Only the signature changes, never
+    the call.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -43,7 +44,8 @@ def takes_options_of(
                 if name not in without:
                     default = defaults.get(name, field.default)
                     shown.setdefault(name, field.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default))
-        parameters = [*places, *shown.values(), *named]
+        needed = [p for p in named if p.default is inspect.Parameter.empty]
+        parameters = [*places, *needed, *shown.values(), *(p for p in named if p not in needed)]
         function.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         return function
 

@@ -19,7 +19,7 @@ from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.limits import UNBOUNDED_US
 
-Window: TypeAlias = Duration | tuple[Duration, Duration] | Condition
+Window: TypeAlias = "Duration | tuple[Duration, Duration] | Condition"
 """A symmetric window, a directed one (bounds on second - first), or a condition with a confidence."""
 
 Windows: TypeAlias = "Mapping[tuple[str, str], Window] | Iterable[Edge]"

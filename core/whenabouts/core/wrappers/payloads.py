@@ -50,7 +50,7 @@ class Payload(ABC):
 
     column: str = "value"
     skip: int = 0
-    keep: tuple[str, ...] = ()
+    keep: str | Sequence[str] = ()
     received: str | None = None
     max_ahead: Duration | None = None
 

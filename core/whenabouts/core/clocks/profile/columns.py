@@ -315,7 +315,7 @@ def _keys(columns: pa.Table) -> tuple[Key, ...]:
 
 
 def with_ends(
-    table: Any,
+    frame: Any,
     time: str,
     group: Sequence[str],
     specs: Mapping[Key, TimeSpec],
@@ -323,7 +323,7 @@ def with_ends(
     names: tuple[str, str],
 ) -> Any:
     """A frame with both ends of each row's time as columns more; `specs` by group, `other` for the remaining rows."""
-    frames = GivenFrames({"profiled": table})
+    frames = GivenFrames({"profiled": frame})
     (rows,) = frames.tables
     _check(rows.schema, [time, *group], group)
     raw_times(rows.column(time), time)  # refuses a column that holds no times

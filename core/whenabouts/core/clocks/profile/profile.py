@@ -16,6 +16,7 @@ from whenabouts.core.clocks.profile.group_profile import GroupProfile, exact
 from whenabouts.core.clocks.profile.report import Profile
 from whenabouts.core.clocks.profile.steps import backward_steps, level_steps, offset_findings, step_findings
 from whenabouts.core.clocks.profile.zones import QUARTER, Days
+from whenabouts.core.deprecation import takes_old_names
 from whenabouts.core.durations import format_duration
 from whenabouts.core.errors import Code
 from whenabouts.core.runtime.option_checks import columns_of, text, whole_number
@@ -40,8 +41,9 @@ class Unreadable(NamedTuple):
     outside: bool
 
 
+@takes_old_names("frame", "table")
 def profile(
-    table: Any,
+    frame: Any,
     time: str,
     *,
     group: str | Sequence[str] | None = None,
@@ -61,7 +63,7 @@ def profile(
     - **Clock steps**: jumps of the clock in the order of arrival, with the time zones that an hour fits.
     - **Zones**: groups whose days look alike but shifted.
 
-    `table`: any dataframe, a pyarrow Dataset or RecordBatchReader (read by chunks, only the named columns), a DataFrame
+    `frame`: any dataframe, a pyarrow Dataset or RecordBatchReader (read by chunks, only the named columns), a DataFrame
     of Spark, or a Table, rows or Blocks of Flink that end. `time`: a timestamp column, or integers. `group`: columns;
     each group of 20 rows or more is profiled by itself (the 200 greatest), the others together as "few"; one with fewer
     than ten different times has the specification of all. `arrival`: a column of times of arrival; default: rows
@@ -88,11 +90,11 @@ def profile(
     >>> [finding.kind for finding in found.findings if finding.severity != "note"]
     []
     """
-    return profile_of_file(table, time, (), group=group, arrival=arrival, max_rows=max_rows, seed=seed)
+    return profile_of_file(frame, time, (), group=group, arrival=arrival, max_rows=max_rows, seed=seed)
 
 
 def profile_of_file(
-    table: Any,
+    frame: Any,
     time: str,
     unreadable: Sequence[Unreadable],
     *,
@@ -106,7 +108,7 @@ def profile_of_file(
     text("arrival", arrival)
     max_rows, seed = whole_number("max_rows", max_rows), whole_number("seed", seed, 0)
     columns = () if group is None else columns_of("group", group)
-    read = readings(table, time, columns, arrival, max_rows, seed)
+    read = readings(frame, time, columns, arrival, max_rows, seed)
     sample = read.sample
     whole = GroupProfile.of((), read.us, read.arrival_us, read.tick_us, None if sample is None else sample.whole)
     named = {}

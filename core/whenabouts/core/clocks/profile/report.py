@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from whenabouts.core.clocks.profile.columns import LEAST_DISTINCT, with_ends
 from whenabouts.core.clocks.profile.findings import Finding, percent
 from whenabouts.core.clocks.profile.gaps import instant
 from whenabouts.core.clocks.profile.group_profile import GroupProfile, exact
+from whenabouts.core.deprecation import takes_old_names
 from whenabouts.core.durations import format_duration
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.explain.pair_picture import LEFT_COLOUR, RIGHT_COLOUR, new_figure
 from whenabouts.core.html_tables import html_page, html_table
 from whenabouts.core.times.time_specs import TimeSpec
+
+Frame = TypeVar("Frame")
+"""The type of a dataframe of any library."""
 
 _SHARE = 0.999
 _UNREADABLE = ("unit", "mixed units", "float", "type", "too few")
@@ -63,11 +68,12 @@ class Profile:
         """The time specification of each group. Raises InputError WA-1081 as `spec`."""
         return {key: self.spec(key) for key in self.groups}
 
-    def with_interval(self, table: Any, t_min: str = "t_min", t_max: str = "t_max") -> Any:
+    @takes_old_names("frame", "table")
+    def with_interval(self, frame: Frame, t_min: str = "t_min", t_max: str = "t_max") -> Frame:
         """The rows with two columns more: between which times each event lies, by the specification of its group.
 
         Rows of groups that were not profiled get the widest interval, rows without a time none. The columns are of
-        the type of the time column; the result is a frame of the table's kind. Join it with `Interval(t_min, t_max)`.
+        the type of the time column; the result is of the kind of `frame`. Join it with `Interval(t_min, t_max)`.
 
         Raises InputError WA-1081 as `spec`, WA-1001 for a missing column; QueryError WA-2009 if a name is taken. O(n).
 
@@ -78,7 +84,8 @@ class Profile:
         [{'t': 7000000, 't_min': 7000000, 't_max': 8000000}]
         """
         specs = {key if isinstance(key, tuple) else (key,): self.spec(key) for key in self.groups}
-        return with_ends(table, self.time, self.group, specs, self.spec(), (t_min, t_max))
+        rows: Frame = with_ends(frame, self.time, self.group, specs, self.spec(), (t_min, t_max))
+        return rows
 
     def lateness(self, share: float = _SHARE) -> int:
         """The lateness, in microseconds, at which a stream of these rows has at least `share` of them in time.
@@ -168,8 +175,9 @@ class Profile:
             "groups": [{**each.to_dict(self.time), "spec": self._spec_text(each)} for each in self.groups.values()],
         }
 
-    def to_html(self, path: str | Path) -> Path:
-        """Write the report as one page that needs nothing else, and return its path."""
+    def to_html(self, path: str | PathLike[str]) -> Path:
+        """Write the report as one page that needs nothing else, and return its path. Raises OSError where the file
+        cannot be written."""
         findings = [(f.severity, f.kind, f.sentence, f.remedy) for f in self.findings]
         parts = [
             f"<p>{escape(self.sentence)}</p>",
