@@ -13,11 +13,11 @@ from typing import Any
 from whenabouts.core.errors import Code
 from whenabouts.core.expressions.tree import Expression, joined, rewritten
 from whenabouts.core.joins.pair_conditions import SqlPredicate
+from whenabouts.core.joins.sides import LEFT, SIDES
 from whenabouts.core.runtime.key_names import Key, shared
 from whenabouts.core.times.conditions import Condition
-from whenabouts.core.timing_join.modes import LEFT, Mode
+from whenabouts.core.timing_join.modes import Mode
 from whenabouts.core.timing_join.query import TimingJoin
-from whenabouts.core.timing_join.where import SIDES
 from whenabouts.core.window_join.graph import Edge
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.select_project import SelectProject

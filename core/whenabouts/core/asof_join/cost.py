@@ -10,12 +10,12 @@ import math
 from typing import TYPE_CHECKING
 
 from whenabouts.core.costs.choices import Alternative, Choice, Held, Workload
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.times.time_specs import TimeSpec
 
 if TYPE_CHECKING:
     from whenabouts.core.asof_join.settings import AsofJoinSettings
 
-LEFT, RIGHT = 0, 1
 
 SWEEP, QUADRATURE = "sweep", "quadrature"
 

@@ -21,13 +21,13 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of, with_columns_of
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.asof_join.carried_rows import Carried, CarriedRows
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore, Step
 from whenabouts.core.state.segment_layout import Layout, every_row
 from whenabouts.core.state.segmented_state import SegmentedState, notes_in_state, rows_in_state
 
-LEFT, RIGHT = 0, 1
 DUE = PREFIX + "due"
 _SETTLED = END_OF_TIME
 _MARKS = pa.schema([pa.field(DUE, pa.int64())])

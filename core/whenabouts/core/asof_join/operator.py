@@ -18,9 +18,9 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.asof_join.answers import Partners, high_ends_of, partners_of
 from whenabouts.core.asof_join.open_rows import OpenRows, Reach, layout_of, rows_held
 from whenabouts.core.asof_join.output import AsofOutput
-from whenabouts.core.asof_join.settings import LEFT, RIGHT
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.joins.left_rows import LeftRowsOperator
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.option_checks import columns_shown
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Rejected, SegmentStore, Step

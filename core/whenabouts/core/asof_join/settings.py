@@ -9,16 +9,15 @@ from typing import Any
 from whenabouts.core.durations import Duration, format_duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.joins.how_names import how_of
+from whenabouts.core.joins.sides import LEFT, RIGHT, TwoSides
 from whenabouts.core.runtime import option_checks as checks
-from whenabouts.core.runtime.key_names import Key, On, described_keys, key_names
+from whenabouts.core.runtime.key_names import On, described_keys, key_names
 from whenabouts.core.runtime.time_slots import LEAST_WIDTH_US, TimeSlots
 from whenabouts.core.times.clock_errors import resolve_clocks_to_left
 from whenabouts.core.times.conditions import confidence_of
 from whenabouts.core.times.lateness import Lateness
 from whenabouts.core.times.learned import check_one_side
 from whenabouts.core.times.time_specs import Point, TimeSpec
-
-LEFT, RIGHT = 0, 1
 
 DIRECTIONS = ("backward", "forward", "nearest")
 KEEPS = ("best", "all")
@@ -29,7 +28,7 @@ _STRICTLY = {"backward": "before", "forward": "after", "nearest": "nearest to, b
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsofJoinSettings:
+class AsofJoinSettings(TwoSides):
     """The validated settings of an as-of join, used by its operator; `AsofJoin` documents them."""
 
     left_time: TimeSpec
@@ -92,11 +91,6 @@ class AsofJoinSettings:
         )
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        """The two inputs."""
-        return ("left", "right")
-
-    @property
     def changeable(self) -> frozenset[str]:
         """Options that may change while the state is kept."""
         return frozenset({"confidence", "keep", "probability", "suffixes", "lateness", "tolerance", "max_candidates"})
@@ -121,11 +115,6 @@ class AsofJoinSettings:
             "the as-of join has no key, so one bucket, and one core, processes all rows; give on=, or a tolerance and "
             "time_slots"
         )
-
-    @property
-    def key_columns(self) -> tuple[Key, ...]:
-        """`on` as a tuple, with a pair of names for a key that the sides name differently."""
-        return key_names(self.on, self.inputs)
 
     @property
     def ordered_by(self) -> tuple[str, ...]:
@@ -156,21 +145,6 @@ class AsofJoinSettings:
     def tie_columns(self) -> tuple[str, ...]:
         """The right columns that decide between rows of one instant first; none if no right row is emitted."""
         return () if self.how == "left_anti" else self.ordered_by
-
-    @property
-    def lateness_us(self) -> tuple[int, ...]:
-        """Lateness of left and right in microseconds."""
-        return (self.lateness or Lateness()).per_input_us
-
-    @property
-    def says_lateness(self) -> bool:
-        """Whether `lateness` was given."""
-        return self.lateness is not None
-
-    @property
-    def idle_after_us(self) -> int | None:
-        """How far behind the other side an idle side is, in microseconds; None: no side is idle."""
-        return (self.lateness or Lateness()).idle_after_us
 
     @property
     def tolerance_us(self) -> int | None:

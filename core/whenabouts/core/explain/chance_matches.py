@@ -24,12 +24,12 @@ from whenabouts.core.explain.time_slides import JoinSide, slide
 from whenabouts.core.explain.why_not import a_timing_join
 from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.html_tables import html_table
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.core.times.time_specs import TimeSpec
-from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames.kinds import arrow_table
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.key_names import Key, of_input
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Operator
 from whenabouts.core.times.time_specs import TimeSpec
-from whenabouts.core.timing_join.modes import LEFT, RIGHT
 
 Row: TypeAlias = Any
 """A mapping of column values, or a dataframe of one row: see `whenabouts.core.frames.kinds`."""

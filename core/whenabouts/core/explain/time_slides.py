@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode
 from whenabouts.core.state.memory_store import DictStore
-from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 
 SAMPLED_RUNS = 16

@@ -20,11 +20,11 @@ from whenabouts.core.explain.pair_picture import (
 from whenabouts.core.explain.why_not import a_timing_join
 from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.joins.output_columns import PROBABILITY, output_names
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.core.runtime.protocol import Reader
-from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 

@@ -31,10 +31,10 @@ from whenabouts.core.explain.pair_rows import PairRow, Row, read_pair
 from whenabouts.core.explain.why_not_asof import why_not_asof
 from whenabouts.core.frames.kinds import Frame
 from whenabouts.core.hosting.input_checks import check_input
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.limits import UNBOUNDED_US
-from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import TimingJoinSettings

@@ -26,12 +26,12 @@ from whenabouts.core.explain.pair_answer import (
 )
 from whenabouts.core.explain.pair_rows import PairRow, Row, one_row, read_pair
 from whenabouts.core.frames.kinds import arrow_table
+from whenabouts.core.joins.sides import RIGHT
 from whenabouts.core.runtime.keys import Keys
 
 if TYPE_CHECKING:
     from whenabouts.core.asof_join.query import AsofJoin
 
-LEFT, RIGHT = 0, 1
 
 NUMBER = "row number of the right input"
 """A column of row numbers, the last one, so that it decides only between rows that are equal in everything else."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from whenabouts.core.costs.choices import Choice, Held, Workload, ruled
 from whenabouts.core.durations import parse_duration
+from whenabouts.core.joins.sides import LEFT
 
 if TYPE_CHECKING:
     from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
 
-LEFT, RIGHT = 0, 1
 
 RIGHT_PER_LEFT = 4
 """Right rows are folded once there are so many for each open left row: fewer are cheaper kept than folded."""

@@ -22,7 +22,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import table_of, with_null_columns
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.join_aggregate.settings import LEFT, RIGHT
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore, Step
 from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout, every_row

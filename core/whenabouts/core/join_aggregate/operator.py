@@ -25,8 +25,8 @@ from whenabouts.core.join_aggregate.open_rows import (
     rows_held,
 )
 from whenabouts.core.join_aggregate.output import AggregateOutput
-from whenabouts.core.join_aggregate.settings import LEFT, RIGHT
 from whenabouts.core.joins.left_rows import LeftRowsOperator
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late

@@ -19,11 +19,11 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.join_aggregate.functions import Asked
 from whenabouts.core.join_aggregate.query import JoinAggregate
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.protocol import Rejected, Step
 from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
 from whenabouts.core.runtime.time_columns import times_cut, warn_of_digits
-from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 
 Frame = TypeVar("Frame")

@@ -18,7 +18,8 @@ from whenabouts.core.arrays.key_time_order import Times
 from whenabouts.core.arrays.large_arrays import large_array, large_zeros
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.join_aggregate.settings import LEFT, RIGHT, JoinAggregateSettings
+from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.probability.histogram_arrays import shapes_of
 from whenabouts.core.probability.histogram_probability import shape_probabilities_at
 from whenabouts.core.probability.possibility import instants_outside

@@ -10,8 +10,9 @@ from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.join_aggregate.functions import aggregates_of
 from whenabouts.core.joins.how_names import how_of
+from whenabouts.core.joins.sides import TwoSides
 from whenabouts.core.runtime import option_checks as checks
-from whenabouts.core.runtime.key_names import Key, On, described_keys
+from whenabouts.core.runtime.key_names import On, described_keys
 from whenabouts.core.runtime.time_slots import TimeSlots
 from whenabouts.core.times.clock_errors import Clock
 from whenabouts.core.times.conditions import LEAST_CONFIDENCE, UNSAID, Condition, confidence_of
@@ -19,7 +20,6 @@ from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 from whenabouts.core.window_join.graph import edge_of
 
-LEFT, RIGHT = 0, 1
 HOWS = ("left_outer", "inner")
 FOLDINGS = ("auto", "always", "never")
 
@@ -30,7 +30,7 @@ _CHANGEABLE = frozenset({
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinAggregateSettings:
+class JoinAggregateSettings(TwoSides):
     """The validated settings of a join aggregate, used by its operator; `JoinAggregate` documents them.
 
     Times, keys, lateness and time slots are those of a timing join, which validates them (`reach`).
@@ -152,34 +152,9 @@ class JoinAggregateSettings:
         return frozenset(each.column for each in self.aggregates if each.column is not None)
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        """The two inputs."""
-        return self.reach.inputs
-
-    @property
     def changeable(self) -> frozenset[str]:
         """Options that may change while the state is kept, as far as the state allows."""
         return _CHANGEABLE
-
-    @property
-    def key_columns(self) -> tuple[Key, ...]:
-        """`on` as a tuple, with a pair of names for a key that the sides name differently."""
-        return self.reach.key_columns
-
-    @property
-    def lateness_us(self) -> tuple[int, ...]:
-        """Lateness of left and right in microseconds."""
-        return self.reach.lateness_us
-
-    @property
-    def says_lateness(self) -> bool:
-        """Whether `lateness` was given."""
-        return self.reach.says_lateness
-
-    @property
-    def idle_after_us(self) -> int | None:
-        """How far behind the other side an idle side is, in microseconds; None: no side is idle."""
-        return self.reach.idle_after_us
 
     @property
     def slots(self) -> TimeSlots | None:

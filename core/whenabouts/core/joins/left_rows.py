@@ -9,6 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from whenabouts.core.arrays.record_batches import table_of
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import PREFIX
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.key_names import Key, of_input
@@ -16,8 +17,6 @@ from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.runtime.protocol import Arrival, Step
 from whenabouts.core.runtime.time_slots import TimeSlots
 from whenabouts.core.times.time_specs import TimeSpec
-
-LEFT, RIGHT = 0, 1
 
 
 class LeftRowsQuery(Protocol):

@@ -24,6 +24,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.joins.rows import SideRows
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import PREFIX, T_MAX, T_MIN, times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Step
 from whenabouts.core.state.segment_layout import Layout, SegmentRows
@@ -41,7 +42,7 @@ from whenabouts.core.timing_join.best_marks import (
     int_column,
     partner_column,
 )
-from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode
+from whenabouts.core.timing_join.modes import Mode
 from whenabouts.core.timing_join.outer_rows import NewFinal, first_final
 from whenabouts.core.timing_join.output import FinalTimes, JoinOutput
 

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from whenabouts.core.arrays.record_batches import one_batch, with_columns_of
 from whenabouts.core.arrays.typing import BoolArray, FloatArray
 from whenabouts.core.joins.rows import SideRows
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import Step
 from whenabouts.core.state.segment_layout import Layout, SegmentRows
 from whenabouts.core.state.segmented_state import SegmentedState
 from whenabouts.core.timing_join.best_match import BestPairs
-from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode
+from whenabouts.core.timing_join.modes import Mode
 from whenabouts.core.timing_join.outer_rows import UnmatchedRows
 from whenabouts.core.timing_join.output import FinalTimes, JoinOutput
 

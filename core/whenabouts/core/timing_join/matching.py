@@ -18,13 +18,13 @@ from whenabouts.core.arrays.record_batches import RowsAt, has_copies
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray, Positions
 from whenabouts.core.joins.output_columns import OfRows
 from whenabouts.core.joins.rows import SideRows
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.probability.possibility import instants_outside
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN, templates_of, times
 from whenabouts.core.runtime.key_names import shared
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.output_memory import FEW_ROWS, bytes_per_row, require_room
 from whenabouts.core.runtime.protocol import Arrival
-from whenabouts.core.timing_join.modes import LEFT, RIGHT
 
 if TYPE_CHECKING:
     from whenabouts.core.timing_join.settings import TimingJoinSettings

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.joins.how_names import how_of
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.option_checks import one_of
-
-LEFT, RIGHT = 0, 1
 
 HOWS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti")
 BESTS = (None, "left", "right", "both")

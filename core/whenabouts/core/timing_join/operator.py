@@ -20,6 +20,7 @@ from whenabouts.core.arrays.typing import FloatArray
 from whenabouts.core.durations import parse_duration
 from whenabouts.core.joins.output_columns import EVENT_TIME, OfRows
 from whenabouts.core.joins.rows import SideRows
+from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.key_names import of_input, shared
@@ -32,7 +33,6 @@ from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
 from whenabouts.core.timing_join.cost import block_rows
 from whenabouts.core.timing_join.finalizer import Pairs, finalizer_of, keep_marks
 from whenabouts.core.timing_join.matching import WHOLE_BUFFER, Matching
-from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.output import FinalTimes, JoinOutput
 from whenabouts.core.timing_join.where import Where
 

@@ -7,16 +7,17 @@ from typing import Any, ClassVar
 
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.joins.sides import LEFT, RIGHT, TwoSides
 from whenabouts.core.runtime import option_checks as checks
-from whenabouts.core.runtime.key_names import Key, On, described_keys, key_names
+from whenabouts.core.runtime.key_names import On, described_keys, key_names
 from whenabouts.core.runtime.time_slots import LEAST_WIDTH_US, TimeSlots
 from whenabouts.core.times.clock_errors import resolve_clocks
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.lateness import Lateness
 from whenabouts.core.times.learned import check_one_side
 from whenabouts.core.times.time_specs import TimeSpec
-from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode, home_input
-from whenabouts.core.timing_join.where import SIDES, described_where, where_of
+from whenabouts.core.timing_join.modes import Mode, home_input
+from whenabouts.core.timing_join.where import described_where, where_of
 
 STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 """The strategies of the papers; `auto` correlates by sorted midpoints, which is the fastest known."""
@@ -30,7 +31,7 @@ _CHANGEABLE = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingJoinSettings:
+class TimingJoinSettings(TwoSides):
     """The validated settings of a timing join, used by its operator and cost model; `TimingJoin` documents them."""
 
     left_time: TimeSpec
@@ -88,11 +89,6 @@ class TimingJoinSettings:
         object.__setattr__(self, "rates", tuple(rates.items()))
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        """The two inputs."""
-        return SIDES
-
-    @property
     def changeable(self) -> frozenset[str]:
         """Options that may change while the state is kept, as far as the state allows (docs/changing-a-query.md)."""
         return _CHANGEABLE | {"where"} if self.mode.plain else _CHANGEABLE
@@ -101,26 +97,6 @@ class TimingJoinSettings:
     def mode(self) -> Mode:
         """`how`, `best` and `ties`."""
         return Mode(self.how, self.best, self.ties)
-
-    @property
-    def key_columns(self) -> tuple[Key, ...]:
-        """`on` as a tuple, with a pair of names for a key that the sides name differently."""
-        return key_names(self.on, self.inputs)
-
-    @property
-    def lateness_us(self) -> tuple[int, ...]:
-        """Lateness of left and right in microseconds."""
-        return (self.lateness or Lateness()).per_input_us
-
-    @property
-    def says_lateness(self) -> bool:
-        """Whether `lateness` was given."""
-        return self.lateness is not None
-
-    @property
-    def idle_after_us(self) -> int | None:
-        """How far behind the other side an idle side is, in microseconds; None: no side is idle."""
-        return (self.lateness or Lateness()).idle_after_us
 
     @property
     def described(self) -> str:

@@ -17,10 +17,8 @@ from whenabouts.core.expressions.row_predicates import as_mask, call_predicate
 from whenabouts.core.expressions.tree import Expression, no_such_column, rewritten
 from whenabouts.core.joins.output_columns import output_names
 from whenabouts.core.joins.pair_conditions import PairFunction, RowsAt, SqlPredicate
+from whenabouts.core.joins.sides import LEFT, RIGHT, SIDES
 from whenabouts.core.runtime import option_checks as checks
-from whenabouts.core.timing_join.modes import LEFT, RIGHT
-
-SIDES: tuple[str, str] = ("left", "right")
 
 WhereCondition: TypeAlias = SqlPredicate | PairFunction
 """A parsed SQL condition, or a function of two tables."""
