@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 import whenabouts as wa
 from whenabouts.core import QueryError
+from whenabouts.core.arrays import threads
 from whenabouts.core.errors import Code, RejectedRowsWarning
 from whenabouts.core.hosting import batch_output
 from whenabouts.core.hosting.time_order import TimeOrder, pieces
@@ -63,6 +65,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     ),
     "window_join": windows,
     "coalesce": lambda left, _, **more: wa.coalesce(left, time="a", group="k", values="v", **more),
+    "early": lambda left, _, **more: wa.coalesce(
+        left, time="a", group="k", values="v", window=40, slide=20, emit="early", **more
+    ),
     "temporal_aggregate": lambda left, _, **more: wa.temporal_aggregate(
         left, time="a", group="k", values="v", aggregates={"n": "count"}, **more
     ),
@@ -185,6 +190,30 @@ def test_an_error_of_a_later_step_has_its_code() -> None:
     )  # fmt: skip
     with pytest.raises(wa.InputError, match="WA-1024"):
         reader.read_all()
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_readers_are_read_in_turn_and_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a query that runs at once: an interval may have any length."""
+    monkeypatch.setattr(threads, "LEAST_ROWS", 5)
+    left, right = rows(1, 150, "a"), rows(2, 200, "b")
+    times: dict[str, Any] = {"left_time": wa.Interval("from", "to"), "right_time": wa.Interval("from", "to")}
+
+    def join(**more: Any) -> Any:
+        return wa.timing_join(left, right, condition=WITHIN, threads=2, **times, **more)
+
+    whole = in_order(join())
+    first, second, third = (join(batches=True) for _ in range(3))
+    begun = [[reader.read_next_batch()] for reader in (first, second, third)]
+    assert in_order(join()) == whole, "while readers are open"
+    with ThreadPoolExecutor(1) as pool:
+        begun[0] += pool.submit(list, first).result()
+    begun[1] += list(second)
+    assert [in_order(pa.Table.from_batches(batches)) for batches in begun[:2]] == [whole, whole]
+    del third
+    gc.collect()
+    assert in_order(join()) == whole
+    assert max(batch.num_rows for batch in begun[0]) <= 50
 
 
 @pytest.mark.parametrize("wrong", [1, "yes", None])

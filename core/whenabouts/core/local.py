@@ -24,7 +24,7 @@ from whenabouts.core.errors import (
     RejectedRowsWarning,
 )
 from whenabouts.core.frames.kinds import A_FRAME, Frame, GivenFrames, arrow_table, is_dataset
-from whenabouts.core.hosting.batch_output import as_stream, output_batches
+from whenabouts.core.hosting.batch_output import as_stream, cut, output_batches
 from whenabouts.core.hosting.engine import Engine
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
 from whenabouts.core.hosting.host_options import HostSettings, renamed
@@ -337,7 +337,7 @@ class BatchRun:
         return output_batches(self._host, found, self.schema, self._threads)
 
     def _at_once(self) -> Iterator[pa.RecordBatch]:
-        host = self._host
-        with using(self._threads):
-            for arrivals in host.arrivals([rows.to_batches() for rows in self._inputs]):
-                yield from host.give(arrivals, NO_WATERMARK, FlushMode.END).output
+        with using(self._threads):  # not while batches are given: another thread, or another call, may come between
+            (arrivals,) = self._host.arrivals([rows.to_batches() for rows in self._inputs])
+            step = self._host.give(arrivals, NO_WATERMARK, FlushMode.END)
+        yield from cut(step.output, self.schema)

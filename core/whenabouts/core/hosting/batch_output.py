@@ -15,6 +15,7 @@ import pyarrow as pa
 from whenabouts.core.arrays.threads import using
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.time_order import Piece, TimeOrder
+from whenabouts.core.runtime.changes import changes_column
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Query, Step
 
 ROWS = 1 << 19
@@ -39,7 +40,9 @@ class Host(Protocol):
 
 def as_stream(query: Query, schemas: Sequence[pa.Schema], whole: Operator) -> Operator | None:
     """The operator that gives the rows of `whole`, the one for finite input, step by step; None if there is none:
-    nothing says when a row may be dropped, or a stream gives other columns."""
+    nothing says when a row may be dropped, or a stream gives other columns, or corrects the rows that it gave."""
+    if changes_column(whole.output_schema) is not None:
+        return None
     try:
         operator = query.operator(schemas, streaming=True)
     except QueryError:
@@ -56,11 +59,11 @@ def output_batches(
         arrivals, watermark_us = order.take(rows)
         given = 0
         for step in _steps(host, arrivals, watermark_us, FlushMode.FLUSH, threads):
-            yield from _cut(step.output, schema)
+            yield from cut(step.output, schema)
             given += sum(batch.num_rows for batch in step.output)
         rows = _next(rows, given)
     for step in _steps(host, [], NO_WATERMARK, FlushMode.END, threads):
-        yield from _cut(step.output, schema)
+        yield from cut(step.output, schema)
 
 
 def _steps(host: Host, arrivals: list[Arrival], watermark_us: int, demand: FlushMode, threads: int) -> Iterator[Step]:
@@ -102,7 +105,8 @@ def _next(rows: int, given: int) -> int:
     return min(max(wanted, _LEAST_STEP), rows * _MOST_GROWTH, _LARGEST_STEP)
 
 
-def _cut(output: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def cut(output: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Output in batches of at most `ROWS` rows, of the columns of `schema`."""
     for batch in output:
         columns: Any = batch.select(schema.names)
         for start in range(0, columns.num_rows, ROWS):
