@@ -43,6 +43,8 @@ def test_equal_queries_share_one_extent_and_are_paid_once() -> None:
     assert query("a").distinct != query("a", rows=99).distinct
     assert query("a").distinct != query("a", equivalence="increasing").distinct
     assert CoalescingQuery(("a", "b"), rows=1).distinct == CoalescingQuery(("b", "a"), rows=1).distinct
+    assert CoalescingQuery("ab", "k", rows=1) == CoalescingQuery(["ab"], ["k"], rows=1)
+    assert CoalescingQuery("ab", rows=1).distinct != CoalescingQuery("ba", rows=1).distinct
     assert query("a", rows=None, range="60s").distinct == query("a", rows=None, range="1m").distinct
 
 

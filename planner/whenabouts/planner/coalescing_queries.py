@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from whenabouts.core.coalescing.window_spec import CLOSED
 from whenabouts.core.costs.eager_lazy_cost import Statistics, eager_part
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.runtime.option_checks import flag, one_of
+from whenabouts.core.runtime.option_checks import columns_of, flag, one_of
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 
 DEFAULT_ROWS_PER_SECOND = 1.0
@@ -50,7 +50,7 @@ class _Filter:
 
 @dataclass(frozen=True, slots=True)
 class CoalescingQuery:
-    """Value columns, grouping, equivalence and window of a coalescing query over one stream.
+    """Value columns (one name or several), grouping, equivalence and window of a coalescing query over one stream.
 
     The window is ``rows`` tuples (of the whole stream, or ``per_group``) or a ``range`` of time (``closed``: "both" or
     "right"). Queries that are equal in all of this share one extent under either scheme (a *distinct coalescing query*,
@@ -69,8 +69,8 @@ class CoalescingQuery:
     7200.0
     """
 
-    coalesce: tuple[str, ...]
-    group: tuple[str, ...] = ()
+    coalesce: str | Sequence[str]
+    group: str | Sequence[str] = ()
     rows: int | None = None
     range: Duration | None = None
     equivalence: str | Equivalence = "equal"
@@ -81,6 +81,8 @@ class CoalescingQuery:
     evaluation: Hashable = None
 
     def __post_init__(self) -> None:
+        for name in ("coalesce", "group"):
+            object.__setattr__(self, name, columns_of(name, getattr(self, name)))
         if not self.coalesce:
             raise QueryError(Code.BAD_OPTION, "no value column is given", "name at least one column to coalesce")
         given: object = self.stream  # plan files may contain anything
