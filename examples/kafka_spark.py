@@ -6,7 +6,7 @@
 and `acoustic` Avro records with the same columns but `level`: an event happened at some time from `t_min` to `t_max`,
 in microseconds. Events of a region that with probability 0.6 or more lie within two seconds go to `pairs`. How long the
 `level` of a region stayed the same goes to `levels`. Records that are none, late, reversed or dated into the future go
-to `dead-letters` with a code and a reason. State and progress are in DIR: start it again, and it goes on.
+to `dead-letters` with a code and a reason. State and progress are in DIR: start it again, and it continues.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ _OPTIONS = (
     click.option(
         "--engine", type=click.Choice(ENGINE_NAMES), default="local", show_default=True, help="Where the query runs."
     ),
-    click.option("--lateness", metavar="D[,D]", help="How late rows may arrive in their stream (left,right)."),
+    click.option("--lateness", metavar="D[,D]", help="How late rows may arrive: one for all inputs, or one for each."),
     click.option(
         "--rejects", metavar="PATH", help="Write rejected rows with their codes here (.parquet, .csv, .jsonl)."
     ),
