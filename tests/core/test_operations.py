@@ -320,3 +320,26 @@ def test_types_are_checked(tmp_path: Path) -> None:
         assert f"bad.py:{line}:" in error, error
         assert what in error, error
     assert [line for line in found if "Revealed type" in line and "good.Frame" in line]
+
+
+def test_warnings_name_the_line_of_the_call() -> None:
+    """Of times in seconds, of digits that are cut, of a slide over the window: not a line in here."""
+    table = pa.table({"t": [1_700_000_000], "v": [1], "ns": pa.array([1], pa.timestamp("ns"))})
+    near: dict[str, Any] = {"condition": within(1, confidence=1)}
+
+    def seconds(**more: Any) -> Any:
+        return wa.timing_join(table, table, left_time=Point("t"), right_time=Point("t"), **near, **more)
+
+    def digits(**more: Any) -> Any:
+        return wa.timing_join(table, table, left_time=Point("ns"), right_time=Point("ns"), **near, **more)
+
+    def slide(**more: Any) -> Any:
+        return wa.coalesce(table, time="ns", values="v", window=1, slide=2, **more)
+
+    for call in (
+        seconds, digits, slide, lambda: seconds(batches=True).read_all(), lambda: seconds(pairs="ranges"),
+        lambda: wa.Coalesce(time="t", values="v", window=1, slide=2),
+    ):  # fmt: skip
+        with pytest.warns(UserWarning, match="WA-") as told:
+            call()
+        assert {Path(each.filename) for each in told} == {Path(__file__)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -101,6 +102,18 @@ def test_switching_schemes_loses_and_repeats_nothing(seed: int, buckets: int) ->
     outcome = run_stream(first, [files], buckets=buckets, changes=queries, restart_after=draw.randrange(STEPS))
     assert len(queries) > 5
     _assert_alone(outcome, files)
+
+
+@pytest.mark.filterwarnings("ignore::whenabouts.core.LossyQueryWarning")
+def test_another_scheme_warns_no_second_time_and_leaves_the_filters_of_warnings_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They belong to all threads: two that put them back in turn leave those of one of them for good."""
+    query = Coalesce(time="t", values="v", window="1 s", slide="2 s")
+    for name in ("catch_warnings", "simplefilter", "warn"):
+        monkeypatch.setattr(warnings, name, None)
+    lazy = query.under("lazy")
+    assert (lazy.scheme, lazy.extents, query.scheme) == ("lazy", query.extents, "auto")
 
 
 @pytest.mark.slow

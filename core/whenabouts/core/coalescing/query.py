@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Required, Self, TypedDict
 
+from whenabouts.core.callers import users_level
 from whenabouts.core.coalescing.equivalence import Equivalence, Predicate, parse_equivalence
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.window_spec import Extents, Instant, extents_of
@@ -19,7 +21,7 @@ from whenabouts.core.costs.choices import Choice, Value, Workload, ruled
 from whenabouts.core.costs.eager_lazy_cost import Statistics, eager_part, lone_scheme
 from whenabouts.core.costs.prices import SchemePrices
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
-from whenabouts.core.errors import Code, LossyQueryWarning, QueryError, SingleBucketWarning
+from whenabouts.core.errors import Code, QueryError, SingleBucketWarning
 from whenabouts.core.runtime import option_checks as checks
 from whenabouts.core.times.time_specs import Point, TimeSpec
 
@@ -252,16 +254,16 @@ class Coalesce:
                 f"{Code.SINGLE_BUCKET}: rows={self.rows} counts the rows of all groups together, so one bucket, and "
                 "one core, processes the whole stream; per_group=True distributes it",
                 SingleBucketWarning,
-                stacklevel=3,
+                stacklevel=users_level(),
             )
 
     def under(self, scheme: str) -> Self:
         """The same query under another scheme."""
         if scheme == self.scheme:
             return self
-        with warnings.catch_warnings():  # given when this query was made
-            warnings.simplefilter("ignore", LossyQueryWarning)
-            return replace(self, scheme=scheme)
+        other = copy(self)  # `replace` would warn again of what this query was warned of
+        object.__setattr__(other, "scheme", scheme)
+        return other
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> CoalesceOperator:
         """The operator for a schema.

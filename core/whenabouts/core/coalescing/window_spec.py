@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from whenabouts.core.callers import users_level
 from whenabouts.core.coalescing.window_ranges import Window
 from whenabouts.core.durations import Duration, format_duration, parse_duration, whole_of
 from whenabouts.core.errors import Code, LossyQueryWarning, QueryError
@@ -95,7 +96,7 @@ def extents_of(
                 f"{Code.SLIDE_OVER_WINDOW}: the slide {slide!r} is longer than the window: "
                 "no extent contains the tuples in between",
                 LossyQueryWarning,
-                stacklevel=4,
+                stacklevel=users_level(),
             )
     return Extents(
         Window(width_us, rows, per_group, closed), slide_us, slide_rows, None if at is None else instant_us(at)

@@ -177,7 +177,7 @@ class LocalHost:
 
     def outcome(self) -> Outcome:
         """Everything given so far, as tables."""
-        warn_of_digits(self.metrics[metrics.DIGITS_CUT], "", stacklevel=3)
+        warn_of_digits(self.metrics[metrics.DIGITS_CUT], "")
         _warn_of_values(self.metrics[metrics.NOT_FINITE])
         schemas, inputs = [reader.schema for reader in self.operator.readers], self._query.inputs
         rejected = [reject_rows(r, schemas, inputs) for r in self._rejected]

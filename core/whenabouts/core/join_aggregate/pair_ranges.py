@@ -228,7 +228,7 @@ class SearchedPairs:
             self._rejected += rejected
             cut += times_cut(reader, block)
             blocks.append(block)
-        warn_of_digits(cut, "", stacklevel=3)
+        warn_of_digits(cut, "")
         reader.units.warn()
         return table_of(blocks, reader.block_schema)
 

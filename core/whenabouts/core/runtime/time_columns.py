@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, DigitsCutWarning
 from whenabouts.core.runtime.protocol import Reader
 
@@ -69,14 +70,14 @@ def times_cut(reader: Reader, block: pa.RecordBatch) -> int:
     return sum(digits_cut(block.column(name)) for name in names)
 
 
-def warn_of_digits(n: int, where: str, *, stacklevel: int = 2) -> None:
+def warn_of_digits(n: int, where: str) -> None:
     """Warn (`DigitsCutWarning`, WA-1075) about times that lost digits, if there are any."""
     if n:
         warnings.warn(
             f"{Code.DIGITS_CUT}: {n:,} times{where} are finer than a microsecond: finer digits were cut, so that times "
             "less than a microsecond apart count as equal",
             DigitsCutWarning,
-            stacklevel=stacklevel + 1,
+            stacklevel=users_level(),
         )
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
+from whenabouts.core.callers import users_level
 from whenabouts.core.coalescing.extents import FinalExtents
 from whenabouts.core.coalescing.operator import CoalesceOperator
 from whenabouts.core.coalescing.query import Coalesce
@@ -110,7 +111,7 @@ class SharedOperator:
                 f"{Code.SINGLE_BUCKET}: the queries have no group column in common, so one bucket, and one core, "
                 "processes the whole stream; share extents among queries with a common group column",
                 SingleBucketWarning,
-                stacklevel=4,
+                stacklevel=users_level(),
             )
         names = self.readers[0].schema.names
         self._views = {name: SharedView(each.extents, self._groups[name], names) for name, each in self._asked.items()}

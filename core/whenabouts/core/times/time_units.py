@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.extremes import extremes
+from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, DoubtfulTimesWarning
 
 FIRST_S, LAST_S = 631_152_000, 4_133_980_799
@@ -146,4 +147,4 @@ def report_messages(messages: Mapping[tuple[str, str], str]) -> None:
 def warn_about(messages: Mapping[tuple[str, str], str]) -> None:
     """Issue the warnings."""
     for message in messages.values():
-        warnings.warn(message, DoubtfulTimesWarning, stacklevel=3)
+        warnings.warn(message, DoubtfulTimesWarning, stacklevel=users_level())
