@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,14 @@ def _named(text: str) -> set[str]:
 def _rows(text: str) -> set[str]:
     """The names in backticks that the first cells of a table have."""
     return {name for cell in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE) for name in _named(cell)}
+
+
+def test_every_public_function_is_on_a_page_of_the_documentation() -> None:
+    """The reference has all names, by their docstrings; but a function that no page explains is not found."""
+    pages = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md"))
+    functions = {name for name in wa.__all__ if inspect.isroutine(getattr(wa, name))}
+    assert len(functions) > 30
+    assert {name for name in functions if not re.search(rf"\b{name}\b", pages)} == set()
 
 
 def test_every_kind_of_finding_has_a_row() -> None:
