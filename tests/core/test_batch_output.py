@@ -193,6 +193,20 @@ def test_an_error_of_a_later_step_has_its_code() -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize("name", ["asof_join", "best"])
+def test_payload_of_unions_is_kept_in_state(name: str) -> None:
+    """pyarrow makes no array of them from values, not even an empty one."""
+    left, right = rows(1, 50, "a"), rows(2, 50, "b")
+    number = pa.array(range(50))
+    union = pa.UnionArray.from_dense(pa.array([0] * 50, pa.int8()), number.cast(pa.int32()), [number])
+    right = right.append_column("u", union)
+    calls = OPERATIONS | {
+        "best": lambda left, right, **more: wa.timing_join(left, right, condition=WITHIN, best="both", **NEAR, **more)
+    }
+    assert in_order(calls[name](left, right, batches=True).read_all()) == in_order(calls[name](left, right))
+
+
+@pytest.mark.usefixtures("small_steps")
 def test_readers_are_read_in_turn_and_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a query that runs at once: an interval may have any length."""
     monkeypatch.setattr(threads, "LEAST_ROWS", 5)

@@ -433,6 +433,7 @@ def test_nulls_and_too_few_rows_are_reported() -> None:
     ("table", "options", "code"),
     [
         (pa.table({"t": ["now"]}), {}, Code.WRONG_TYPE),
+        (pa.table({"t": pa.array(["now"], pa.string_view())}), {}, Code.WRONG_TYPE),
         (pa.table({"x": [1]}), {}, Code.MISSING_COLUMN),
         (ds.dataset(pa.table({"x": [1]})), {}, Code.MISSING_COLUMN),
         (pa.table({"t": [1]}), {"group": "g"}, Code.MISSING_COLUMN),

@@ -82,9 +82,16 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
     0
     """
     batches = table.combine_chunks().to_batches()
-    if batches:
-        return batches[0]
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
+    return batches[0] if batches else no_rows(table.schema)
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows. Of unions, too, of which `pa.array` makes no array.
+
+    >>> no_rows(pa.schema({"u": pa.dense_union([pa.field("n", pa.int64())])})).num_rows
+    0
+    """
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def with_columns_of(rows: pa.RecordBatch, more: pa.RecordBatch) -> pa.RecordBatch:

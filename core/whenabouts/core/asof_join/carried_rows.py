@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.arrays.record_batches import one_batch, table_of
+from whenabouts.core.arrays.record_batches import no_rows, one_batch, table_of
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.asof_join.right_order import ties_of
 from whenabouts.core.runtime.blocks import times
@@ -88,7 +88,7 @@ class CarriedRows:
         slots = np.unique((self._next_slot + np.arange(min(share, count))) % count)
         self._next_slot = (self._next_slot + len(slots)) % count
         self._swept_us = before_us
-        return self._prune(slots, pa.RecordBatch.from_pylist([], self._schema), before_us)
+        return self._prune(slots, no_rows(self._schema), before_us)
 
     @property
     def next_sweep_us(self) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import one_batch
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.clocks.calibration import Calibration, distribution_function, quantiles
 from whenabouts.core.clocks.central_window import central_window
@@ -293,8 +294,7 @@ def with_corrected(
     if name in table.column_names:
         raise QueryError(Code.COLUMN_CLASH, f"there is a column {name!r} already", "give name=")
     reader = EventReader(0, "right", table.schema, Point(t))
-    rows = table.combine_chunks()
-    batch = next(iter(rows.to_batches()), pa.RecordBatch.from_pylist([], schema=table.schema))
+    batch = one_batch(table)
     values, unknown = corrected(batch, reader.ends(batch)[0])
     missing = np.asarray(batch.column(t).is_null())
     values = pa.array(values, mask=missing if unknown is None else missing | unknown)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import no_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.schedule import FIRST, Progress
 from whenabouts.core.coalescing.tuple_codec import COUNTED, TupleCodec
@@ -194,7 +195,7 @@ class WindowLog:
 
     def discard(self) -> None:
         """Drop all tuples and the directory of their segments, so that they can be written in another format."""
-        self._state.replace_from(0, FIRST, _empty(self._codec.stored))
+        self._state.replace_from(0, FIRST, no_rows(self._codec.stored))
         self._segments.delete(DIRECTORY, 0)
 
     def restore(self, tuples: TemporalTuples, linked: BoolArray) -> None:
@@ -204,7 +205,7 @@ class WindowLog:
 
     def clear(self, step: Step) -> None:
         """Drop all tuples."""
-        self._state.replace_from(0, FIRST, _empty(self._codec.stored))
+        self._state.replace_from(0, FIRST, no_rows(self._codec.stored))
         self._count(step)
 
     def save(self, progress: Progress, others: str = "") -> str:
@@ -235,7 +236,3 @@ class WindowLog:
         change = self._state.rows_held - self._rows_before
         step.metrics[metrics.STORED if change > 0 else metrics.EVICTED] += abs(change)
         self._rows_before = self._state.rows_held
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

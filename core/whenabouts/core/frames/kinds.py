@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from whenabouts.core.arrays.plain_types import plain_type
+from whenabouts.core.arrays.record_batches import one_batch
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames import pandas_frames
 
@@ -174,8 +175,7 @@ def _stream(frame: Any) -> Rows:
 
 
 def _one_batch(table: pa.Table, _model: Any, _types: list[Any]) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    return one_batch(table)
 
 
 def _pandas(frame: Any) -> Rows:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import one_batch, table_of
+from whenabouts.core.arrays.record_batches import no_rows, one_batch, table_of
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.runtime.protocol import SegmentStore
 from whenabouts.core.state.segment_codec import decode, encode
@@ -95,7 +95,7 @@ class HashedSlots:
         if slot not in self._read:
             data = self._store.get(self._input, slot)
             if data is None:
-                self._read[slot] = pa.RecordBatch.from_pylist([], self._schema), 0
+                self._read[slot] = no_rows(self._schema), 0
             else:
                 self._read[slot] = decode(data, self._schema), len(data)
         return self._read[slot][0]

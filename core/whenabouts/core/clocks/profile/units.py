@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from whenabouts.core.arrays.plain_types import plain, plain_type
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.clocks.profile.findings import Finding, Kind, examples, percent
 from whenabouts.core.durations import format_duration
@@ -164,11 +165,10 @@ class Verdict:
 
 def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
     """The numbers of a column. Raises InputError WA-1002 for a type that holds no times."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    given, type_ = column.type, plain_type(column.type)
+    column = pa.chunked_array([plain(chunk) for chunk in column.chunks], type_)
     valid = np.asarray(pc.is_valid(column).to_numpy(), bool)
     present = column.drop_null() if column.null_count else column
-    type_ = column.type
     unread = None if pa.types.is_timestamp(type_) or pa.types.is_int64(type_) else str(type_)
     if pa.types.is_date(type_):
         present, type_ = present.cast(pa.timestamp("us")), pa.timestamp("us")
@@ -192,7 +192,7 @@ def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
         return RawTimes(MICROSECONDS, np.zeros(0, np.int64), valid)
     raise InputError(
         Code.WRONG_TYPE,
-        f"time column {name!r} is {column.type}",
+        f"time column {name!r} is {given}",
         "give a timestamp column or int64 microseconds (`whenabouts profile` parses text in files)",
     )
 
