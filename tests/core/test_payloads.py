@@ -200,7 +200,22 @@ def test_a_state_is_bound_to_the_columns_of_its_payloads() -> None:
         (lambda: JsonPayload({"t": "int64"}, skip=-1), Code.BAD_PAYLOAD),
         (lambda: AvroPayload("{"), Code.BAD_PAYLOAD),
         (lambda: AvroPayload({"type": "map", "values": "long"}), Code.BAD_PAYLOAD),
-        (lambda: AvroPayload(RECORD | {"fields": [{"name": "m", "type": ["long", "string"]}]}), Code.BAD_PAYLOAD),
+        *[
+            (lambda fields=fields: AvroPayload(RECORD | {"fields": fields}), Code.BAD_PAYLOAD)
+            for fields in (None, "m", ["m"], [{"name": "m"}], [{"type": "long"}], [{"name": 3, "type": "long"}])
+        ],
+        *[
+            (lambda kind=kind: AvroPayload(RECORD | {"fields": [{"name": "m", "type": kind}]}), Code.BAD_PAYLOAD)
+            for kind in (
+                ["long", "string"], {"type": "long", "logicalType": []}, {"type": "string", "logicalType": "date"},
+                {"type": "int", "logicalType": "timestamp-millis"},
+            )
+        ],
+        (lambda: AvroPayload({"type": "record", "fields": []}).decoder(), Code.BAD_PAYLOAD),
+        (
+            lambda: AvroPayload(RECORD | {"fields": [{"name": "m", "type": {"type": "enum", "name": "e"}}]}).decoder(),
+            Code.BAD_PAYLOAD,
+        ),
         (lambda: decoded(_query(), {"middle": JsonPayload(COLUMNS)}), Code.BAD_PAYLOAD),
     ],
 )  # fmt: skip

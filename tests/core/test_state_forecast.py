@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from infra.operators import OperatorDriver
-from whenabouts.core import Interval, Lateness, Point, between
+from whenabouts.core import Interval, Lateness, Point, QueryError, between
 from whenabouts.core.asof_join.query import AsofJoin
+from whenabouts.core.clocks.watching.query import WatchClock
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.choices import Workload
 from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting
@@ -186,3 +187,22 @@ def test_join_aggregates_hold_the_forecast_rows(window: tuple[str, str], left_ra
     found = forecast_state(query, [schema, schema], rates, every=f"{every_s} s")
     for name, rows in zip(query.inputs, np.mean(held[steps // 2 :], axis=0), strict=True):
         assert found[name].rows == pytest.approx(rows, rel=0.2)
+
+
+def test_rates_are_given_in_order_or_by_input() -> None:
+    time = Point("t")
+    query = TimingJoin(left_time=time, right_time=time, condition=between("0 s", "8 s", confidence=1), lateness="2 s")
+    schemas = [pa.schema({"t": pa.timestamp("us")})] * 2
+    in_order = forecast_state(query, schemas, [100, 10], every="8 s")
+    assert forecast_state(query, schemas, {"right": 10, "left": 100}, every="8 s") == in_order
+    for wrong in ([100], [100, 10, 1], {"left": 100}, {"left": 100, "middle": 10}):
+        with pytest.raises(QueryError, match=r"WA-2006: rates is .* left, right"):
+            forecast_state(query, schemas, wrong, every="8 s")  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="WA-2072: the rate of right is 0"):
+        forecast_state(query, schemas, [100, 0], every="8 s")
+
+
+def test_a_query_without_a_forecast_is_refused() -> None:
+    schema = pa.schema({"t": pa.timestamp("us")})
+    with pytest.raises(QueryError, match="WA-2006: query is WatchClock"):
+        forecast_state(WatchClock(reading="t", against="t"), [schema], [1], every="8 s")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import (
+    AvroPayload,
     Condition,
     Histogram,
     Interval,
@@ -31,7 +32,11 @@ from whenabouts.core import (
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.clocks.watching.query import WatchClock
 from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.costs.choices import Workload
+from whenabouts.core.costs.eager_lazy_cost import Statistics
+from whenabouts.core.costs.prices import Weights
 from whenabouts.core.hosting.host_options import HostSettings
+from whenabouts.core.hosting.worker_archive import build_worker_archive
 from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
@@ -39,6 +44,9 @@ from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.payload_decoding import decoded
 from whenabouts.core.wrappers.state_limit import StateLimit
+from whenabouts.planner import CoalescingQuery, read_plan_file
+from whenabouts.planner.state_forecast import forecast_state
+from whenabouts.planner.streams import Stream
 
 T = pa.table({"t": [1, 2], "k": [1, 2], "v": [1, 2]})
 WRONG: dict[str, Any] = {
@@ -194,6 +202,7 @@ def test_dir_lists_the_public_names(package: str) -> None:
         assert getattr(module, name) is not None
 
 
+RECORD = {"type": "record", "name": "event", "fields": [{"name": "t", "type": "long"}]}
 MADE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Interval": (Interval, {"max_uncertainty": 5, "min_uncertainty": 1}),
     "Histogram": (Histogram, {"templates": {"a": [(0, 10, 1.0)]}}),
@@ -209,6 +218,19 @@ MADE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"left": T, "right": T, "query": QUERY, "slides": 1, "observed": 3},
     ),
     "why_not": (why_not, {"left_row": {"t": 1, "k": 1}, "right_row": {"t": 1, "k": 1}, "query": QUERY}),
+    "AvroPayload": (
+        AvroPayload,
+        {"record": {"type": "record", "name": "e", "fields": [{"name": "a", "type": "long"}]}},
+    ),
+    "CoalescingQuery": (CoalescingQuery, {"coalesce": "a", "rows": 5, "group": "b", "eager_part": 1, "closed": "both"}),
+    "Statistics": (Statistics, {"cp": 0.5, "oop": 0.5, "rate": 5, "step_rows": 5}),
+    "Stream": (Stream, {"rate": 5, "keys": 5}),
+    "Weights": (Weights, {"memory": 1, "update": 1, "scan": 1}),
+    "Workload": (Workload, {"rates": {"a": 1}, "keys": 5, "every": 5, "parallelism": 2, "row_bytes": {"a": 1}}),
+    "forecast_state": (
+        forecast_state,
+        {"query": QUERY, "schemas": [T.schema, T.schema], "rates": [1, 1], "every": 5, "keys": 2},
+    ),
 }
 NAMES = {
     "Interval": {"t_min": "a", "t_max": "b"}, "Histogram": {"t_max": "t", "template": "k"},
@@ -224,3 +246,9 @@ def test_what_options_are_made_of_is_checked_too(name: str, option: str) -> None
     found = {what: told(lambda wrong=wrong: call(**(base | {option: wrong}))) for what, wrong in WRONG.items()}
     assert found["an object"]
     assert found["a type"]
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("call", [read_plan_file, build_worker_archive])
+def test_a_function_of_files_takes_paths_that_are_there(call: Callable[..., Any], what: str) -> None:
+    assert told(lambda: call(WRONG[what]))

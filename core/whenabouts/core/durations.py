@@ -9,7 +9,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 from math import isclose
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from whenabouts.core.errors import Code, QueryError
@@ -123,6 +123,18 @@ def whole_of(value: object) -> int | None:
     if isinstance(value, bool) or _is_timedelta64(value):
         return None
     return int(given) if isinstance(given, Integral) else None
+
+
+def number_of(value: object) -> float | None:
+    """A real number of Python or numpy as it is; None for anything else, NaN and booleans among them.
+
+    >>> number_of(3), number_of(0.5), number_of(True), number_of("3"), number_of(float("nan"))
+    (3, 0.5, None, None, None)
+    """
+    given: Any = value
+    if isinstance(value, bool) or _is_timedelta64(value) or not isinstance(value, Real):
+        return None
+    return given if given == given else None
 
 
 def _is_timedelta64(value: object) -> bool:

@@ -11,7 +11,7 @@ from whenabouts.core.coalescing.equivalence import Equivalence, parse_equivalenc
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.coalescing.window_spec import CLOSED
 from whenabouts.core.costs.eager_lazy_cost import Statistics, eager_part
-from whenabouts.core.durations import Duration, parse_duration
+from whenabouts.core.durations import Duration, number_of, parse_duration, whole_of
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.option_checks import columns_of, flag, one_of
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
@@ -94,12 +94,15 @@ class CoalescingQuery:
         parse_equivalence(how)
         one_of("closed", self.closed, CLOSED)
         flag("per_group", self.per_group)
+        part = number_of(self.eager_part)
+        if part is None or not 0.0 <= part <= 1.0:
+            raise QueryError(Code.BAD_OPTION, f"eager_part is {self.eager_part!r}", "give a fraction, 0 to 1")
         if self.per_group and self.rows is None:
             raise QueryError(Code.BAD_OPTION, "per_group is given without rows", "only rows can be counted per group")
         if (self.rows is None) == (self.range is None):
             raise QueryError(Code.BAD_OPTION, "a window has either rows or range", 'as rows=100 or range="24h"')
-        if self.rows is not None and self.rows < 1:
-            raise QueryError(Code.BAD_OPTION, f"the window has {self.rows} rows", "give at least 1")
+        if self.rows is not None and (whole_of(self.rows) or 0) < 1:
+            raise QueryError(Code.BAD_OPTION, f"the window has {self.rows!r} rows", "give a whole number of at least 1")
         if self.range is not None and parse_duration(self.range, name="range") < 1:
             raise QueryError(Code.BAD_OPTION, f"the window's range is {self.range}", "give at least a microsecond")
 

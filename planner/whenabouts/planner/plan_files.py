@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.costs.operation_costs import AtomicCosts, read_costs
 from whenabouts.core.costs.prices import Sizes, Weights
 from whenabouts.core.errors import Code, InputError, QueryError, WhenaboutsError
+from whenabouts.core.runtime.option_checks import refused
 from whenabouts.planner.calibration import Calibration
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.plan_joins import (
@@ -49,15 +51,17 @@ _KNOWN_OF_QUERY = {
 
 
 def read_plan_file(
-    path: str | Path, calibrated: Calibration | None = None, streams: Mapping[str, Stream] | None = None
+    path: str | PathLike[str], calibrated: Calibration | None = None, streams: Mapping[str, Stream] | None = None
 ) -> Registry:
     """The registry that a file describes: YAML, JSON, or with the extension ``.sql`` queries as text.
 
     ``calibrated``: costs and sizes if the file gives none. ``streams``: descriptions of streams besides the file's.
 
-    Raises: InputError WA-1008 for a file that cannot be read; QueryError WA-2075, with the position, for a file that is
-    not a plan file; and what the values themselves raise.
+    Raises: InputError WA-1008 for a file that cannot be read; QueryError WA-2006 for what is no path, WA-2075, with the
+    position, for a file that is not a plan file; and what the values themselves raise.
     """
+    if not isinstance(path, str | PathLike):
+        raise refused("path", path, "give the path of a YAML, JSON or SQL file")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

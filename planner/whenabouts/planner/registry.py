@@ -14,7 +14,7 @@ from whenabouts.core.costs.choices import Value, Workload, decided
 from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.costs.operation_costs import AtomicCosts
 from whenabouts.core.costs.prices import Sizes, TimingJoinPrices, Weights
-from whenabouts.core.durations import Duration, whole_of
+from whenabouts.core.durations import Duration, number_of, whole_of
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.schemas import arrow_schema_of
 from whenabouts.core.runtime import option_checks as checks
@@ -371,7 +371,8 @@ class Registry:
 
 
 def _check_number(what: str, number: object) -> None:
-    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
+    given = number_of(number)
+    if given is None or given < 0:
         raise QueryError(Code.BAD_OPTION, f"{what} is {number!r}", "give a number of zero or more")
 
 

@@ -13,13 +13,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload, held_of, ruled
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.hosting.input_checks import check_query
+from whenabouts.core.hosting.schemas import arrow_schema_of
 from whenabouts.core.html_tables import html_table
+from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.state.segment_codec import stored_fields
 from whenabouts.core.state.segment_layout import SEGMENTS_PER_STEP
@@ -60,7 +64,7 @@ def state_table(title: str, inputs: Mapping[str, tuple[float, float]]) -> str:
 def forecast_state(
     query: Query,
     schemas: Sequence[pa.Schema],
-    rates: Sequence[float],
+    rates: Sequence[float] | Mapping[str, float],
     *,
     every: Duration,
     keys: float = 1.0,
@@ -68,10 +72,11 @@ def forecast_state(
 ) -> StateForecasts:
     """The state of a streaming query by input, at `rates` rows per second in steps of `every`.
 
-    For timing joins that are plain inner ones (other modes keep marks or notes on top of it), as-of joins, window
-    joins, and lazy coalescing over a window of time. `keys`: the number of keys, for each of which an as-of join keeps
-    rows. `text`: mean bytes of columns whose width varies (16 otherwise). Raises what `query.operator` raises for a
-    stream.
+    For timing joins that are plain inner ones (other modes keep marks or notes on top of it), as-of joins, join
+    aggregates, window joins, and lazy coalescing over a window of time. `rates`: in the order of the inputs, or by
+    input. `keys`: the number of keys, for each of which an as-of join keeps rows. `text`: mean bytes of columns whose
+    width varies (16 otherwise). Raises QueryError WA-2006 for another query, or another number of schemas or rates,
+    WA-2072 for rates that are no numbers above 0, and what `query.operator` raises for a stream.
 
     >>> from whenabouts.core import Lateness, Point, within
     >>> from whenabouts.core.timing_join.query import TimingJoin
@@ -81,10 +86,25 @@ def forecast_state(
     >>> forecast_state(query, [schema, schema], [100, 10], every="8 s")["left"]
     StateForecast(rows=1600.0, bytes=25600.0)
     """
-    size = row_bytes(query, schemas, text)
-    return expected_state(
-        query, Workload(rates=dict(zip(query.inputs, rates, strict=True)), keys=keys, every=every, row_bytes=size)
-    )
+    check_query(query)
+    if not isinstance(query, Choosing):
+        raise refused("query", query, "give a join, or a coalescing query over a window of time")
+    each = f"for each of {', '.join(query.inputs)}"
+    if not _is_list(schemas) or len(schemas) != len(query.inputs):
+        raise refused("schemas", schemas, f"give a list with one {each}")
+    if not isinstance(rates, Mapping):
+        if not _is_list(rates) or len(rates) != len(query.inputs):
+            raise refused("rates", rates, f"give rows per second {each}")
+        rates = dict(zip(query.inputs, rates, strict=True))
+    if set(rates) != set(query.inputs):
+        raise refused("rates", rates, f"give rows per second {each}")
+    known = [arrow_schema_of(schema, name) for name, schema in zip(query.inputs, schemas, strict=True)]
+    size = row_bytes(query, known, text)
+    return expected_state(query, Workload(rates=rates, keys=keys, every=every, row_bytes=size))
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes))
 
 
 def row_bytes(query: Query, schemas: Sequence[pa.Schema], text: Mapping[str, float] | None = None) -> dict[str, float]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.durations import Duration, number_of, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 
 if TYPE_CHECKING:
@@ -54,10 +54,14 @@ class Workload:
     scheme_prices: SchemePrices | None = None
 
     def __post_init__(self) -> None:
+        for what, by_input in (("rates", self.rates), ("row_bytes", self.row_bytes)):
+            given: object = by_input  # users may pass any type
+            if not isinstance(given, Mapping):
+                raise QueryError(Code.BAD_STATISTICS, f"{what} is {given!r}", "give numbers by input")
         numbers = {f"the rate of {name}": rate for name, rate in self.rates.items()}
         numbers |= {f"the bytes of a row of {name}": size for name, size in self.row_bytes.items()}
         for what, number in {**numbers, "keys": self.keys, "parallelism": self.parallelism}.items():
-            if isinstance(number, bool) or not 0.0 < number < math.inf:
+            if not 0.0 < (number_of(number) or 0.0) < math.inf:
                 raise QueryError(Code.BAD_STATISTICS, f"{what} is {number!r}", "give a number above 0")
         object.__setattr__(self, "every", parse_non_negative(self.every, name="every"))
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from whenabouts.core.costs.choices import Alternative, Choice, Source, cheapest
 from whenabouts.core.costs.operation_costs import AtomicCosts
 from whenabouts.core.costs.prices import SchemePrices, Sizes, Weights
+from whenabouts.core.durations import number_of
 from whenabouts.core.errors import Code, QueryError
 
 STEP_ROWS = 1000.0
@@ -49,12 +50,12 @@ class Statistics:
 
     def __post_init__(self) -> None:
         for name, value in (("cp", self.cp), ("oop", self.oop)):
-            if not 0.0 <= value <= 1.0:
-                raise QueryError(Code.BAD_STATISTICS, f"{name} is {value}", "probabilities lie in [0, 1]")
-        if self.rate is not None and not 0.0 < self.rate < float("inf"):
-            raise QueryError(Code.BAD_STATISTICS, f"rate is {self.rate}", "give tuples per second, over 0")
-        if self.step_rows is not None and not 0.0 < self.step_rows < float("inf"):
-            raise QueryError(Code.BAD_STATISTICS, f"step_rows is {self.step_rows}", "give tuples of a step, over 0")
+            probability = number_of(value)
+            if probability is None or not 0.0 <= probability <= 1.0:
+                raise QueryError(Code.BAD_STATISTICS, f"{name} is {value!r}", "probabilities lie in [0, 1]")
+        for name, number, of in (("rate", self.rate, "per second"), ("step_rows", self.step_rows, "of a step")):
+            if number is not None and not 0.0 < (number_of(number) or 0.0) < float("inf"):
+                raise QueryError(Code.BAD_STATISTICS, f"{name} is {number!r}", f"give tuples {of}, over 0")
 
 
 @dataclass(frozen=True, slots=True)

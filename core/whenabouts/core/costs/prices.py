@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from whenabouts.core.costs.operation_costs import AtomicCosts
+from whenabouts.core.durations import number_of
 from whenabouts.core.errors import Code, QueryError
 
 
@@ -44,7 +45,8 @@ class Weights:
     scan: float = 2.0
 
     def __post_init__(self) -> None:
-        if not all(0.0 <= weight < float("inf") for weight in self.values) or not any(self.values):
+        numbers = [number_of(weight) for weight in self.values]
+        if not all(each is not None and 0.0 <= each < float("inf") for each in numbers) or not any(numbers):
             raise QueryError(Code.BAD_OPTION, f"weights are {self.values}", "three numbers >= 0, not all 0")
 
     @property

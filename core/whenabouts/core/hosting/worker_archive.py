@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from whenabouts.core.deprecation import renamed
+from whenabouts.core.errors import Code, QueryError
 
 PARTS = ("cli", "conformance", "core", "flink_plugin", "planner", "spark_plugin")
 """The packages of `whenabouts`; an installation may have some of them."""
@@ -28,7 +29,8 @@ def build_worker_archive(folder: str | os.PathLike[str] = ".") -> str:
     and `flink run -pyfs`.
 
     It contains all parts of `whenabouts` that are installed here, but no dependencies: numba, numpy, pyarrow and pandas
-    must be installed on the workers, like the engine. Cost: half a second.
+    must be installed on the workers, like the engine. Raises QueryError WA-2006 for what is no folder. Cost: half a
+    second.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -36,6 +38,9 @@ def build_worker_archive(folder: str | os.PathLike[str] = ".") -> str:
     ...         "whenabouts/__init__.py" in file.namelist(), "whenabouts/core/__init__.py" in file.namelist()
     (True, True)
     """
+    given: object = folder  # users may pass any type
+    if not isinstance(given, str | os.PathLike) or not os.path.isdir(given):
+        raise QueryError(Code.BAD_OPTION, f"folder is {folder!r}", "give the path of an existing folder")
     path = Path(folder) / "whenabouts.zip"
     entries: dict[str, bytes] = {}
     root = [file for folder in _folders("whenabouts") for file in folder.glob("*.*")]

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import pyarrow as pa
 
-from whenabouts.core.durations import parse_non_negative, whole_of
+from whenabouts.core.durations import number_of, parse_non_negative, whole_of
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.blocks import PREFIX
 from whenabouts.core.times.conditions import Condition
@@ -147,7 +146,6 @@ def rates_of(value: Any, inputs: Sequence[str]) -> dict[str, float]:
     if rates and set(rates) != set(inputs):
         raise refused("rates", value, hint)
     for rate in rates.values():
-        is_number = isinstance(rate, Real) and not isinstance(rate, bool)
-        if not is_number or not 0 < rate < float("inf"):
+        if not 0 < (number_of(rate) or 0) < float("inf"):
             raise refused("rates", value, hint)
     return {name: rate if type(rate) is int else float(rate) for name, rate in rates.items()}

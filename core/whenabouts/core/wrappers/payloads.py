@@ -196,7 +196,10 @@ class AvroPayload(Payload):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.record, str):
-            object.__setattr__(self, "record", json.dumps(self.record))
+            try:
+                object.__setattr__(self, "record", json.dumps(self.record))
+            except (TypeError, ValueError) as error:
+                raise _bad_avro(f"is {shown(self.record)}") from error
         assert self.schema is not None  # raises for an unsupported schema
 
     @cached_property
@@ -204,9 +207,12 @@ class AvroPayload(Payload):
         try:
             described = json.loads(str(self.record))
         except ValueError as error:
-            raise QueryError(Code.BAD_PAYLOAD, f"the Avro schema is not JSON: {error}") from error
+            raise _bad_avro(f"is not JSON: {error}") from error
         if not isinstance(described, dict) or described.get("type") != "record":
-            raise QueryError(Code.BAD_PAYLOAD, "the Avro schema is not of a record", 'give {"type": "record", ...}')
+            raise _bad_avro("is not of a record")
+        fields = described.get("fields")
+        if not isinstance(fields, list) or not all(map(_is_avro_field, fields)):
+            raise _bad_avro(f"has the fields {shown(fields)}")
         return described
 
     @property
@@ -216,7 +222,10 @@ class AvroPayload(Payload):
 
     def _format(self) -> Format:
         fastavro = _library("fastavro")
-        parsed, names = fastavro.parse_schema(self._described), self.schema.names
+        try:
+            parsed, names = fastavro.parse_schema(self._described), self.schema.names
+        except Exception as error:  # fastavro's own, and KeyError or TypeError for an incomplete schema
+            raise _bad_avro(f"is invalid: {error!r}") from error
 
         def read(payload: bytes) -> Any:
             stream = io.BytesIO(payload)
@@ -282,6 +291,15 @@ _AVRO_TIMES = {
 }  # fmt: skip
 
 
+def _bad_avro(what: str) -> QueryError:
+    hint = 'give {"type": "record", "name": ..., "fields": [{"name": ..., "type": ...}, ...]}'
+    return QueryError(Code.BAD_PAYLOAD, f"the Avro schema {what}", hint)
+
+
+def _is_avro_field(given: Any) -> bool:
+    return isinstance(given, dict) and isinstance(given.get("name"), str) and "type" in given
+
+
 def _avro_type(given: Any, name: str) -> pa.DataType:
     """The column type of an Avro field."""
     if isinstance(given, list):
@@ -289,11 +307,13 @@ def _avro_type(given: Any, name: str) -> pa.DataType:
         if len(others) == 1:
             return _avro_type(others[0], name)
     elif isinstance(given, dict):
-        logical = given.get("logicalType")
-        if logical in _AVRO_TIMES:
-            return _AVRO_TIMES[logical]
+        logical, base = given.get("logicalType"), given.get("type")
         if logical is None:
-            return _avro_type(given.get("type"), name)
+            return _avro_type(base, name)
+        for known, kind in _AVRO_TIMES.items():
+            # On another base readers ignore the logical type: milliseconds would be taken for microseconds.
+            if logical == known and base == ("int" if known == "date" else "long"):
+                return kind
     elif given in _AVRO:
         return _AVRO[given]
     raise QueryError(
