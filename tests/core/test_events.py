@@ -11,6 +11,7 @@ from whenabouts.core import Code, Histogram, InputError, Interval, Point, Whenab
 from whenabouts.core.arrays.record_batches import copy_of
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN, TEMPLATE, times
 from whenabouts.core.runtime.event_reader import EventReader
+from whenabouts.core.runtime.protocol import Rejected
 from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
 from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
 from whenabouts.core.state.segment_codec import decode, encode
@@ -129,6 +130,22 @@ def test_rejects_share_columns_of_one_type_and_number_others() -> None:
             "code_1": 8,
         }
     ]
+
+
+def test_rejects_keep_all_columns_whatever_their_names() -> None:
+    left = pa.schema(
+        {"t": pa.int64(), "input": pa.string(), "input_0": pa.string(), "x": pa.int64(), "x_1": pa.int64()}
+    )
+    right = pa.schema({"t": pa.int64(), "x": pa.string(), "x_1": pa.string()})
+    rows = [["a", "b", 1, 2], ["7", "8"]]
+    found = []
+    for input, (schema, values) in enumerate(zip((left, right), rows, strict=True)):
+        rejected = Rejected(input, Code.NULL_TIME, pa.record_batch([[None], *([v] for v in values)], schema=schema))
+        table = reject_rows(rejected, [left, right], ("left", "right"))
+        assert table.schema == rejects_schema([left, right])
+        assert len(set(table.schema.names)) == len(table.schema.names)
+        found += table.drop_columns(["input", "code", "reason", "t"]).to_pylist()
+    assert [[value for value in row.values() if value is not None] for row in found] == rows
 
 
 @pytest.mark.parametrize(

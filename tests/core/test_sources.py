@@ -127,6 +127,20 @@ def test_repeats_are_told_by_columns_times_and_key() -> None:
     assert once.num_rows == 3
 
 
+@pytest.mark.parametrize("name", ["_row", "row", "0", "row_min"])
+def test_columns_of_any_name_identify_rows(name: str) -> None:
+    rows = pa.table({"t": [1, 2, 2], name: [7, 8, 8]})
+    assert run(deduplicated(join(), name), [rows, rows]).output.num_rows == 4
+
+
+def test_a_stream_that_looks_for_repeats_leaves_stderr_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    """Arrow writes a warning there where it groups stored rows as they lie."""
+    files = [table(1, 2), table(2, 3), table(3)]
+    outcome = run_stream(deduplicated(join(lateness=9), "id"), [files, files])
+    assert outcome.metrics["rows_replayed"] == 4
+    assert capfd.readouterr().err == ""
+
+
 def test_coalescing_takes_rows_in_once_too() -> None:
     rows = pa.table({"t": [1, 2, 1], "v": [1, 1, 5], "id": [1, 2, 1]})
     outcome = run(deduplicated(Coalesce(time="t", values="v"), "id"), [rows])

@@ -7,19 +7,19 @@ import pyarrow as pa
 from whenabouts.core.errors import REASONS
 from whenabouts.core.runtime.protocol import Rejected
 
+_OWN = ("input", "code", "reason")
+
 
 def rejects_schema(schemas: list[pa.Schema] | tuple[pa.Schema, ...]) -> pa.Schema:
     """The schema of a rejects table: `input`, `code`, `reason`, then the inputs' columns.
 
     Inputs share columns with equal name and type. If the type differs, the input's number is appended to the name.
     """
-    fields = [pa.field("input", pa.string()), pa.field("code", pa.string()), pa.field("reason", pa.string())]
-    for input, schema in enumerate(schemas):
-        names = {field.name: field.type for field in fields}
-        for field, name in zip(schema, reject_column_names(schemas, input), strict=True):
-            if name not in names:
-                fields.append(pa.field(name, field.type))
-    return pa.schema(fields)
+    types = {name: pa.string() for name in _OWN}
+    for schema, names in zip(schemas, _names(schemas), strict=True):
+        for field, name in zip(schema, names, strict=True):
+            types.setdefault(name, field.type)
+    return pa.schema(list(types.items()))
 
 
 def reject_rows(
@@ -39,14 +39,27 @@ def reject_rows(
 
 def reject_column_names(schemas: list[pa.Schema] | tuple[pa.Schema, ...], input: int) -> list[str]:
     """The names of an input's columns in the `rejects_schema` of all inputs."""
-    taken = {"input", "code", "reason"}
+    return _names(schemas)[input]
+
+
+def _names(schemas: list[pa.Schema] | tuple[pa.Schema, ...]) -> list[list[str]]:
+    """By input, the names of its columns. One that is renamed gets a name that no column of any input has.
+
+    >>> one, other = pa.schema({"x": pa.int64(), "x_1": pa.int64()}), pa.schema({"x": pa.string(), "code": pa.int8()})
+    >>> _names([one, other])
+    [['x', 'x_1'], ['x_1_1', 'code_1']]
+    """
     types: dict[str, pa.DataType] = {}
-    for schema in schemas[:input]:
+    taken = {*_OWN, *(name for schema in schemas for name in schema.names)}
+    found = []
+    for input, schema in enumerate(schemas):
+        names = []
         for field in schema:
-            types.setdefault(field.name, field.type)
-    return [
-        f"{field.name}_{input}"
-        if field.name in taken or types.get(field.name, field.type) != field.type
-        else field.name
-        for field in schemas[input]
-    ]
+            name = field.name
+            if name in _OWN or types.setdefault(name, field.type) != field.type:
+                while name in taken:
+                    name += f"_{input}"
+                taken.add(name)
+            names.append(name)
+        found.append(names)
+    return found

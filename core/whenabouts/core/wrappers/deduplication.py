@@ -148,9 +148,11 @@ class DeduplicatingOperator(WrappedOperator):
 
 def _first_of_each(table: pa.Table) -> BoolArray:
     """Which rows are the first among equal rows; nulls are equal, and so are NaNs. O(rows)."""
-    numbered = table.append_column("_row", pa.array(np.arange(table.num_rows)))
+    names = [str(number) for number in range(table.num_columns)]  # users' columns may have any name
+    # Stored rows lie where their segment begins. Arrow warns of grouping values that are not aligned, on stderr.
+    numbered = table.rename_columns(names).combine_chunks().append_column("row", pa.array(np.arange(table.num_rows)))
     first = np.zeros(table.num_rows, bool)
-    first[numbered.group_by(table.schema.names).aggregate([("_row", "min")]).column("_row_min").to_numpy()] = True
+    first[numbered.group_by(names).aggregate([("row", "min")]).column("row_min").to_numpy()] = True
     return first
 
 
