@@ -181,6 +181,25 @@ def test_late_rows_are_rejected_in_the_decoded_columns() -> None:
     assert [(row["code"], row["id"], row["t"], row["value"]) for row in rejects] == [(Code.LATE, 2, 1, None)] * 2
 
 
+@pytest.mark.parametrize(
+    "layout", [pa.large_binary(), pa.large_string(), pa.dictionary(pa.int32(), pa.binary()), pa.string()]
+)
+def test_payloads_may_have_the_layout_of_another_library(layout: pa.DataType) -> None:
+    rows = [{"id": 1, "k": "a", "t": 5}]
+    value = pa.array([*_json(rows), b"oops"])
+    topic = pa.table({"value": value.cast(layout) if not pa.types.is_dictionary(layout) else value.dictionary_encode()})
+    outcome = run(decoded(_query(), JsonPayload(COLUMNS)), [topic, topic])
+    assert (outcome.output.num_rows, outcome.rejects["value"].to_pylist()) == (1, [b"oops"] * 2)
+
+
+def test_numbers_that_a_float_of_a_column_cannot_hold_are_rejected() -> None:
+    topic = pa.table({"value": [b'{"t": 1, "v": 1e300}', b'{"t": 2, "v": -1e39}', b'{"t": 3, "v": 1e38}']})
+    query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(0, confidence=1))
+    outcome = run(decoded(query, JsonPayload({"t": "int64", "v": "float32"})), [topic, topic])
+    assert outcome.output["t_left"].to_pylist() == [3]
+    assert set(outcome.rejects["code"].to_pylist()) == {str(Code.UNREADABLE_PAYLOAD)}
+
+
 def test_a_state_is_bound_to_the_columns_of_its_payloads() -> None:
     schema = pa.schema([("value", pa.binary())])
     found = [

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.plain_types import plain, plain_type
 from whenabouts.core.arrays.record_batches import separate_bytes
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
@@ -34,6 +35,8 @@ from whenabouts.core.wrappers.payloads import Payload, a_payload
 
 Payloads = Payload | Mapping[str, Payload]
 """One for every input, or by input name."""
+
+_BYTES_OR_TEXT = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 
 
 def decoded(query: Query, payloads: Payloads | None) -> Query:
@@ -128,9 +131,9 @@ class DecodingReader:
 
     def read(self, rows: pa.RecordBatch) -> Events:
         """As `Reader.read`, for a batch with payloads."""
-        payloads = rows.column(self._payload.column).cast(pa.binary())
+        payloads = plain(rows.column(self._payload.column)).cast(pa.binary())
         columns, good = self._decode(separate_bytes(payloads))
-        kept = [rows.column(name) for name in self._payload.keep]
+        kept = [plain(rows.column(name)) for name in self._payload.keep]
         wide = pa.RecordBatch.from_arrays([*columns.columns, *kept, payloads], schema=self.schema)
         rejected = []
         for code, fine in ((Code.UNREADABLE_PAYLOAD, good), (Code.AHEAD, ~good | self._in_time(wide, rows))):
@@ -172,8 +175,8 @@ def decoded_schema(given: pa.Schema, payload: Payload, input: str) -> pa.Schema:
         if name not in given.names:
             known = f"it has {', '.join(given.names)}"
             raise InputError(Code.MISSING_COLUMN, f"the {input} input has no column {name!r}", known)
-    kind = given.field(payload.column).type
-    if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+    kind = plain_type(given.field(payload.column).type)
+    if not any(is_it(kind) for is_it in _BYTES_OR_TEXT):
         raise InputError(
             Code.WRONG_TYPE, f"column {payload.column!r} of the {input} input is {kind}", "payloads are bytes or text"
         )
