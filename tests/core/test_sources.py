@@ -9,6 +9,7 @@ import pytest
 
 from whenabouts.core import EngineError, InputError, Interval, Lateness, Point, QueryError, within
 from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.expressions.tree import Expression, column
 from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting, Packed
 from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.local import run, run_stream, timing_join
@@ -17,6 +18,7 @@ from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
+from whenabouts.core.wrappers.select_project import SelectProject
 
 SCHEMA = pa.schema({"t": pa.int64(), "id": pa.string()})
 
@@ -125,6 +127,16 @@ def test_repeats_are_told_by_columns_times_and_key() -> None:
         rows, other, left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), deduplicate_by="id"
     )
     assert once.num_rows == 3
+
+
+def test_keys_that_are_computed_tell_repeats_too() -> None:
+    rows = pa.table({"t": [1, 1, 2], "v": [1, 1, 1], "id": [7, 7, 8]})
+    less = ("less", Expression("subtract", (column("v"), Expression("literal", value=2))))
+    query = SelectProject(query=Coalesce(time="t", group="less", values="v"), derived={"events": (less,)})
+    outcome = run(deduplicated(query, "id"), [rows])
+    assert (outcome.metrics["rows_replayed"], outcome.output["n"].to_pylist()) == (1, [2])
+    with pytest.raises(InputError, match="WA-1001: the events input has no column '_wa_t_max'"):
+        run(deduplicated(query, "_wa_t_max"), [rows])
 
 
 @pytest.mark.parametrize("name", ["_row", "row", "0", "row_min"])

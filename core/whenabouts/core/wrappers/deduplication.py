@@ -19,7 +19,7 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.option_checks import columns_of
 from whenabouts.core.runtime.protocol import (
     NO_WATERMARK,
@@ -161,10 +161,10 @@ def _identity(reader: Reader, names: Sequence[str]) -> pa.Schema:
     block = reader.block_schema
     fields = [block.field(i) for i in range(len(block) - len(reader.schema))]
     for name in dict.fromkeys(names):
-        if name not in reader.schema.names:
+        if name not in block.names or name.startswith(PREFIX):  # a block has computed columns, too, which may be keys
             known = ", ".join(reader.schema.names)
             raise InputError(Code.MISSING_COLUMN, f"the {reader.name} input has no column {name!r}", f"it has {known}")
-        kind = reader.schema.field(name).type
+        kind = block.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if pa.types.is_nested(kind):
             problem = f"column {name!r} of the {reader.name} input is {kind}"
