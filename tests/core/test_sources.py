@@ -130,7 +130,7 @@ def test_repeats_are_told_by_columns_times_and_key() -> None:
 
 
 def test_keys_that_are_computed_tell_repeats_too() -> None:
-    rows = pa.table({"t": [1, 1, 2], "v": [1, 1, 1], "id": [7, 7, 8]})
+    rows = pa.table({"received": [0, 1, 2], "t": [1, 1, 2], "v": [1, 1, 1], "id": [7, 7, 8]})
     less = ("less", Expression("subtract", (column("v"), Expression("literal", value=2))))
     query = SelectProject(query=Coalesce(time="t", group="less", values="v"), derived={"events": (less,)})
     outcome = run(deduplicated(query, "id"), [rows])

@@ -89,9 +89,9 @@ class DeduplicatingOperator(WrappedOperator):
         super().__init__(operator)
         self._by = query.by
         identities = zip(self.readers, query.by, strict=True)
-        self._schemas = [
-            _identity(reader, (*by, *self.keys.of(reader.input)) if by else ()) for reader, by in identities
-        ]
+        found = [_identity(reader, (*by, *self.keys.of(reader.input)) if by else ()) for reader, by in identities]
+        self._schemas = [stored for stored, _ in found]
+        self._compared = [compared for _, compared in found]
         self._slot_us = max(max(query.lateness_us) // 4, LEAST_SLOT_US)
 
     def step(
@@ -139,7 +139,8 @@ class DeduplicatingOperator(WrappedOperator):
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
         t_max = times(rows)[1]
         held = seen.load(input, int(t_max.min()), int(t_max.max()))
-        first = _first_of_each(pa.Table.from_batches([*held, rows], schema))[sum(batch.num_rows for batch in held) :]
+        known_rows = pa.Table.from_batches([*held, rows], schema).select(self._compared[input])
+        first = _first_of_each(known_rows)[sum(batch.num_rows for batch in held) :]
         keep[at] = first
         if first.any():
             seen.append(input, rows.filter(pa.array(first)))
@@ -156,10 +157,12 @@ def _first_of_each(table: pa.Table) -> BoolArray:
     return first
 
 
-def _identity(reader: Reader, names: Sequence[str]) -> pa.Schema:
-    """What is stored of a row: its times, its template's number, and these columns, with dictionaries decoded."""
+def _identity(reader: Reader, names: Sequence[str]) -> tuple[pa.Schema, list[int]]:
+    """What is stored of a row: its times, its template's number, and these columns, with dictionaries decoded; and what
+    of it identifies the row. Where columns are computed, checkpoints hold as many of the input's first columns too."""
     block = reader.block_schema
     fields = [block.field(i) for i in range(len(block) - len(reader.schema))]
+    compared = [i for i, field in enumerate(fields) if field.name.startswith(PREFIX)]
     for name in dict.fromkeys(names):
         if name not in block.names or name.startswith(PREFIX):  # a block has computed columns, too, which may be keys
             known = ", ".join(reader.schema.names)
@@ -169,5 +172,6 @@ def _identity(reader: Reader, names: Sequence[str]) -> pa.Schema:
         if pa.types.is_nested(kind):
             problem = f"column {name!r} of the {reader.name} input is {kind}"
             raise InputError(Code.WRONG_TYPE, problem, "identify rows by plain columns")
+        compared.append(len(fields))
         fields.append(pa.field(name, kind))
-    return pa.schema(fields)
+    return pa.schema(fields), compared
