@@ -12,13 +12,22 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.large_arrays import large_array
+from whenabouts.core.arrays.long_text import take_by_chunk, too_long
 from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The values of a column as one array, without a copy if it has one chunk (`combine_chunks` always copies)."""
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+    """The values of a column as one array, without a copy if it has one chunk (`combine_chunks` always copies).
+
+    Raises QueryError WA-2201 for text too long for one array.
+    """
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    try:
+        return pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
+    except pa.ArrowInvalid as error:
+        raise too_long("the values of a column") from error
 
 
 def doubles(column: pa.Array) -> NDArray[np.float64]:
@@ -76,12 +85,14 @@ def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """A table as one batch.
+    """A table as one batch. Raises QueryError WA-2201 for text too long for one.
 
     >>> one_batch(pa.table({"a": pa.array([], pa.int64())})).num_rows
     0
     """
     batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise too_long("the values of a column")
     return batches[0] if batches else no_rows(table.schema)
 
 
@@ -189,8 +200,11 @@ def take_columns_or_null(columns: Sequence[pa.ChunkedArray], at: NDArray[np.int3
     for column, is_plain in zip(columns, plain, strict=True):
         if is_plain:
             found.append(pa.Array.from_buffers(column.type, len(at), [valid, next(of_plain).buffers()[1]]))
+        elif column.num_chunks == 1:
+            found.append(pc.take(column.chunk(0), indices, boundscheck=False))
         elif len(column):
-            found.append(pc.take(one_chunk(column), indices, boundscheck=False))
+            place = pa.array(np.cumsum(~missing) - 1, mask=missing)
+            found.append(take_by_chunk(column, at[~missing]).take(place))
         else:
             found.append(pa.nulls(len(at), column.type))
     return found
@@ -216,8 +230,8 @@ def _gathered(column: pa.Array, at: NDArray[np.int32]) -> tuple[pa.Array, list[C
 
 
 def _take(column: pa.ChunkedArray, at: NDArray[np.int32], found: list[pa.Array], number: int) -> None:
-    taken = pc.take(column.chunk(0) if column.num_chunks == 1 else column, pa.array(at), boundscheck=False)
-    found[number] = one_chunk(taken) if isinstance(taken, pa.ChunkedArray) else taken
+    one = column.num_chunks == 1
+    found[number] = pc.take(column.chunk(0), pa.array(at), boundscheck=False) if one else take_by_chunk(column, at)
 
 
 class RowsAt:

@@ -137,11 +137,11 @@ class TimeOrder:
 
     def _open_piece(self, number: int, piece: Piece) -> None:
         blocks = [block for batch in piece.batches() if (block := self._read(number, batch)).num_rows]
-        if not blocks:
-            return
-        whole = blocks[0] if len(blocks) == 1 else pa.Table.from_batches(blocks).combine_chunks().to_batches()[0]
-        ends_us = times(whole)[1]
-        if np.any(ends_us[1:] < ends_us[:-1]):
-            order = np.argsort(ends_us, kind="stable")
-            whole, ends_us = whole.take(pa.array(order)), ends_us[order]
-        self._open.append(_Open(number, whole, ends_us))
+        if len(blocks) > 1:  # to one, unless text is too long for one
+            blocks = pa.Table.from_batches(blocks).combine_chunks().to_batches()
+        for block in blocks:
+            ends_us = times(block)[1]
+            if np.any(ends_us[1:] < ends_us[:-1]):
+                order = np.argsort(ends_us, kind="stable")
+                block, ends_us = block.take(pa.array(order)), ends_us[order]
+            self._open.append(_Open(number, block, ends_us))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.long_text import Taken, fitting
 from whenabouts.core.arrays.record_batches import RowsAt, one_chunk, pieces, take_columns, take_columns_or_null
 from whenabouts.core.errors import Code, QueryError
 
@@ -17,7 +18,7 @@ ROWS_PER_BATCH = 1 << 20
 """Output rows per record batch: bounds the memory of one batch, and is enough for the system's huge pages."""
 
 ROWS_PER_BATCH_OF_TEXT = 1 << 18
-"""The same if a column has variable width: keeps text below Arrow's 2 GiB per column."""
+"""The same if a column has variable width: few pieces have to be cut because of Arrow's 2 GiB per column."""
 
 PROBABILITY = "probability"
 EVENT_TIME = "event_time"
@@ -81,7 +82,8 @@ class PairColumns:
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows. O(pairs), independent of the size of the inputs if each is in one chunk."""
         left_rows, right_rows = pairs
-        for piece in pieces(len(left_rows), self._rows_per_batch):
+        taken = _taken(left, self._left, left_rows) + _taken(right, self._right, right_rows)
+        for piece in self._pieces(len(left_rows), taken):
             lefts, rights = RowsAt(left, left_rows[piece]), RowsAt(right, right_rows[piece])
             columns = lefts.columns(self._left) + rights.columns(self._right)
             yield batch_of(self.schema, columns, extra, piece, (lefts, rights))
@@ -93,19 +95,23 @@ class PairColumns:
 
         Each table must be in one chunk.
         """
-        for piece in pieces(len(partner), self._rows_per_batch):
+        taken = _taken(left, self._left, at) + _taken(right, self._right, partner)
+        for piece in self._pieces(len(partner), taken):
             columns = _at(left, self._left, at, piece)
             columns += take_columns_or_null([right.column(name) for name in self._right], partner[piece])
             yield batch_of(self.schema, columns, extra, piece)
 
     def unmatched(self, input: int, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
         """Rows of one input (0 left, 1 right) without a partner: keys are filled, the other input's are null."""
-        for piece in pieces(len(at), self._rows_per_batch):
-            own = [name if name in self._keys or not input else None for name in self._left]
-            own += [name if input else None for name in self._right]
+        own = [name if name in self._keys or not input else None for name in self._left]
+        own += [name if input else None for name in self._right]
+        for piece in self._pieces(len(at), _taken(rows, [name for name in own if name is not None], at)):
             taken = iter(_at(rows, [name for name in own if name is not None], at, piece))
             columns = [None if name is None else next(taken) for name in own]
             yield batch_of(self.schema, columns, extra, piece)
+
+    def _pieces(self, rows: int, taken: Sequence[Taken]) -> Iterator[slice]:
+        return fitting([*pieces(rows, self._rows_per_batch)], taken)
 
 
 def output_names(
@@ -142,14 +148,19 @@ class OwnColumns:
 
     def rows(self, rows: pa.Table, at: NDArray[np.int32] | None, extra: Extra) -> Iterator[pa.RecordBatch]:
         """The rows at these positions (None: all, without a copy of a table in one chunk)."""
-        for piece in pieces(rows.num_rows if at is None else len(at), self._rows_per_batch):
+        count = rows.num_rows if at is None else len(at)
+        for piece in fitting([*pieces(count, self._rows_per_batch)], _taken(rows, self._own, at)):
             yield batch_of(self.schema, _at(rows, self._own, at, piece), extra, piece)
 
 
 def _at(rows: pa.Table, names: Sequence[str], at: NDArray[np.int32] | None, piece: slice) -> list[pa.Array]:
     """Columns of the rows at a slice of these positions (None: of all rows, without a copy)."""
     columns = [rows.column(name) for name in names]
-    return [one_chunk(column)[piece] for column in columns] if at is None else take_columns(columns, at[piece])
+    return [one_chunk(column[piece]) for column in columns] if at is None else take_columns(columns, at[piece])
+
+
+def _taken(rows: pa.Table, names: Iterable[str], at: NDArray[np.int32] | None) -> list[Taken]:
+    return [(rows.column(name), at) for name in names]
 
 
 def check_names(names: Sequence[str], hint: str, computed: Sequence[str] = ()) -> None:

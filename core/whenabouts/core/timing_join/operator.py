@@ -179,13 +179,15 @@ class TimingJoinOperator:
                 step.output += growing.counted(self._output(rows, pairs, probability, step))
             step.output += matches.take(pairs, probability, step)
         for input, side in enumerate(rows):
-            if matches is None:
-                new = one_batch(side.table.slice(side.stored))
-            else:
+            if matches is not None:
                 before_us = self._final_times.before(input, until_us)
                 new, already_final = keep_marks(state, input, side, matches, before_us)
                 final[input].append(already_final)
-            if new.num_rows and demand is not FlushMode.END:
+            if demand is FlushMode.END:
+                continue
+            if matches is None:
+                new = one_batch(side.table.slice(side.stored))
+            if new.num_rows:
                 state.append(input, new)
                 step.metrics[metrics.STORED] += new.num_rows
         return final

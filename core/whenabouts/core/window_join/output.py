@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.large_arrays import large_array
+from whenabouts.core.arrays.long_text import fitting
 from whenabouts.core.arrays.record_batches import RowsAt, pieces
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.joins.output_columns import Extra, batch_of, check_names, rows_per_batch
@@ -52,7 +53,9 @@ class CombinationColumns:
         self, tables: Sequence[pa.Table], at: Sequence[NDArray[np.int32]], extra: Extra
     ) -> Iterator[pa.RecordBatch]:
         """The rows of combinations; `at[s]` are their positions in the table of stream s. O(rows)."""
-        for piece in pieces(len(at[0]), self._rows_per_batch):
+        streams = list(zip(tables, self._columns, at, strict=True))
+        taken = [(table.column(name), positions) for table, names, positions in streams for name in names]
+        for piece in fitting([*pieces(len(at[0]), self._rows_per_batch)], taken):
             rows = [RowsAt(table, positions[piece]) for table, positions in zip(tables, at, strict=True)]
             columns = [column for of, names in zip(rows, self._columns, strict=True) for column in of.columns(names)]
             yield batch_of(self.schema, columns, extra, piece, rows)
