@@ -25,7 +25,9 @@ from whenabouts.core import (
     WhenaboutsError,
     chance_matches,
     from_granularity,
+    learn_delay,
     local,
+    profile,
     why_not,
     within,
 )
@@ -48,6 +50,7 @@ from whenabouts.planner import CoalescingQuery, read_plan_file
 from whenabouts.planner.state_forecast import forecast_state
 from whenabouts.planner.streams import Stream
 
+SECOND = 1_000_000
 T = pa.table({"t": [1, 2], "k": [1, 2], "v": [1, 2]})
 WRONG: dict[str, Any] = {
     "None": None, "text": "x", "no text": "", "bytes": b"x", "a number": 4, "a negative number": -4, "a float": 4.5,
@@ -203,6 +206,10 @@ def test_dir_lists_the_public_names(package: str) -> None:
 
 
 RECORD = {"type": "record", "name": "event", "fields": [{"name": "t", "type": "long"}]}
+TIMES = np.arange(200) * SECOND + np.arange(200) ** 2 % 1009
+SENT = pa.table({"t": TIMES, "k": range(200), "b": ["b"] * 200})
+SEEN = pa.table({"u": TIMES + np.arange(200) * 7919 % 997, "k": range(200), "b": ["b"] * 200})
+CLOCK = learn_delay(SENT, SEEN, on="k", left_time="t", right_time="u", max_error=1.0)
 MADE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Interval": (Interval, {"max_uncertainty": 5, "min_uncertainty": 1}),
     "Histogram": (Histogram, {"templates": {"a": [(0, 10, 1.0)]}}),
@@ -217,7 +224,41 @@ MADE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         lambda **o: chance_matches(**o),
         {"left": T, "right": T, "query": QUERY, "slides": 1, "observed": 3},
     ),
-    "why_not": (why_not, {"left_row": {"t": 1, "k": 1}, "right_row": {"t": 1, "k": 1}, "query": QUERY}),
+    "why_not": (
+        why_not,
+        {
+            "left_row": {"t": 1, "k": 1},
+            "right_row": {"t": 1, "k": 1},
+            "query": QUERY,
+            "left_watermark_us": 3,
+            "right_watermark_us": 3,
+        },
+    ),
+    "learn_delay": (
+        learn_delay,
+        {
+            "left": SENT,
+            "right": SEEN,
+            "on": "k",
+            "left_time": "t",
+            "right_time": "u",
+            "kind": "b",
+            "folds": 5,
+            "seed": 0,
+            "max_error": 1,
+            "shortest": None,
+            "longest": None,
+            "drift": "auto",
+            "outliers": "keep",
+            "duplicates": "refuse",
+        },
+    ),
+    "LearnedClock.correct": (CLOCK.correct, {"frame": SEEN, "t": "u", "name": "v"}),
+    "LearnedClock.spec": (CLOCK.spec, {"side": "right", "t": "u", "accept": "uncalibrated"}),
+    "LearnedClock.from_dict": (CLOCK.from_dict, {"values": CLOCK.to_dict()}),
+    "Profile.with_interval": (profile(SENT, "t").with_interval, {"frame": SENT, "t_min": "x", "t_max": "y"}),
+    "Profile.spec": (profile(SENT, "t", group="b").spec, {"group": "b"}),
+    "Profile.lateness": (profile(SENT, "t").lateness, {"share": 0.5}),
     "AvroPayload": (
         AvroPayload,
         {"record": {"type": "record", "name": "e", "fields": [{"name": "a", "type": "long"}]}},

@@ -76,7 +76,7 @@ def held_out(delays: IntArray, kinds: IntArray, folds: int, seed: int, **ends: i
     fold = blocks_of(len(delays), folds)
     places = np.empty(len(delays))
     draws = np.random.default_rng(seed).random(len(delays))
-    for number in range(folds):
+    for number in range(min(folds, len(delays))):
         for kind in np.unique(kinds[fold == number]):
             rows = np.flatnonzero((fold == number) & (kinds == kind))
             others = delays[(fold != number) & (kinds == kind)]

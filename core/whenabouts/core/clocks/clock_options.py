@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from whenabouts.core.durations import parse_duration
+from whenabouts.core.durations import number_of, parse_duration
 from whenabouts.core.runtime.option_checks import refused, whole_number
 
 MOST_DRIFT = 3e-3
@@ -39,7 +39,7 @@ def asked_of(max_offset: Any, max_drift: Any, alpha: Any, max_cells: Any, max_er
 
 def up_to_one(name: str, value: Any) -> None:
     """A number above 0, 1 at most. Raises QueryError WA-2006 for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+    if not 0 < (number_of(value) or 0) <= 1:
         raise refused(name, value, "give a number above 0, 1 at most")
 
 

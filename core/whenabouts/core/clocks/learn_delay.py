@@ -23,7 +23,7 @@ from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import check_template_column
 from whenabouts.core.runtime.key_names import key_names
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
-from whenabouts.core.runtime.option_checks import columns_shown, one_of, whole_number
+from whenabouts.core.runtime.option_checks import columns_shown, one_of, text, whole_number
 from whenabouts.core.times.empirical_distributions import equal_mass
 from whenabouts.core.times.learned import BILLION, MOST_DRIFT_PPB, corrected
 
@@ -91,6 +91,8 @@ def learn_delay(
     >>> clock.found, round(clock.offset_us, -4), clock.drift_ppb, clock.calibration.verdict
     (True, 2000000, 0, 'calibrated')
     """
+    if kind is not None:
+        text("kind", kind)
     one_of("drift", drift, ("auto", "fit", "none"))
     one_of("duplicates", duplicates, ("refuse", "first"))
     one_of("outliers", outliers, ("keep", "drop"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -24,7 +24,7 @@ from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.html_tables import html_table
 from whenabouts.core.runtime.event_reader import EventReader
-from whenabouts.core.runtime.option_checks import one_of, refused
+from whenabouts.core.runtime.option_checks import one_of, refused, text
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.learned import BILLION, Learned
 from whenabouts.core.times.templates import Template
@@ -118,12 +118,14 @@ class LearnedClock:
         kind = self.kind
         if side == "right":
             mirrored = {name: _image(delay, Fraction(-1)) for name, delay in self.delays}
-            return Learned(t or self.right_time, self.offset_us, self.drift_ppb, self.t_ref_us, mirrored, kind)
+            return Learned(
+                named("t", t, self.right_time), self.offset_us, self.drift_ppb, self.t_ref_us, mirrored, kind
+            )
         rate = 1 + Fraction(self.drift_ppb, BILLION)
         back = round((1 / rate - 1) * BILLION)
         stretched = {name: _image(delay, rate) for name, delay in self.delays}
         reference = self.t_ref_us + self.offset_us
-        return Learned(t or self.left_time, -self.offset_us, back, reference, stretched, kind)
+        return Learned(named("t", t, self.left_time), -self.offset_us, back, reference, stretched, kind)
 
     def condition(self, share: float = 0.99) -> Condition:
         """The condition that this share of true pairs meets, with times by `spec()` on one side and exact ones on the
@@ -167,7 +169,8 @@ class LearnedClock:
         if the new column exists.
         """
         self._check_found()
-        rows: Frame = with_corrected(frame, t or self.right_time, name, lambda _, us: (self.on_left_clock(us), None))
+        time = named("t", t, self.right_time)
+        rows: Frame = with_corrected(frame, time, name, lambda _, us: (self.on_left_clock(us), None))
         return rows
 
     def on_left_clock(self, us: IntArray) -> IntArray:
@@ -186,6 +189,8 @@ class LearnedClock:
     def from_dict(values: dict[str, Any]) -> LearnedClock:
         """The clock that `to_dict` gave. Raises InputError WA-1012 for anything else."""
         try:
+            if not isinstance(values, Mapping):
+                raise TypeError(f"a {type(values).__name__}")
             if values["format"] != FORMAT or values["version"] != VERSION:
                 raise InputError(
                     Code.BAD_TEMPLATE,
@@ -280,6 +285,14 @@ class LearnedClock:
         return rows
 
 
+def named(option: str, given: str | None, otherwise: str) -> str:
+    """The name of a column, if one is given."""
+    if given is None:
+        return otherwise
+    text(option, given)
+    return given
+
+
 def with_corrected(
     frame: Any,
     t: str,
@@ -288,7 +301,7 @@ def with_corrected(
 ) -> Any:
     """A frame with a column of corrected times; `corrected` gives them, and which of them are unknown, of rows and
     their times."""
-    name = name or f"{t}_corrected"
+    name = named("name", name, f"{t}_corrected")
     given = GivenFrames({"right": frame})
     table = given.tables[0]
     if name in table.column_names:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
-from whenabouts.core.clocks.learned_clock import Frame, LearnedClock, with_corrected
+from whenabouts.core.clocks.learned_clock import Frame, LearnedClock, named, with_corrected
 from whenabouts.core.durations import format_duration
 from whenabouts.core.html_tables import html_table
 from whenabouts.core.runtime.key_names import Key, of_input
@@ -81,7 +81,7 @@ class LearnedClocks(Mapping[Any, LearnedClock]):
             return values, missing
 
         first = self.by_key[0][1].right_time if self.by_key else ""
-        rows: Frame = with_corrected(frame, t or first, name, corrected)
+        rows: Frame = with_corrected(frame, named("t", t, first), name, corrected)
         return rows
 
     def to_dict(self) -> dict[str, Any]:

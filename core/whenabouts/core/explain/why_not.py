@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.asof_join.query import AsofJoin
-from whenabouts.core.durations import format_duration
+from whenabouts.core.durations import format_duration, whole_of
 from whenabouts.core.errors import Code
 from whenabouts.core.explain.pair_answer import (
     PairAnswer,
@@ -31,7 +31,7 @@ from whenabouts.core.explain.pair_rows import PairRow, Row, read_pair
 from whenabouts.core.explain.why_not_asof import why_not_asof
 from whenabouts.core.frames.kinds import Frame
 from whenabouts.core.hosting.input_checks import check_input
-from whenabouts.core.joins.sides import LEFT, RIGHT
+from whenabouts.core.joins.sides import LEFT, RIGHT, SIDES
 from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.limits import UNBOUNDED_US
@@ -87,6 +87,9 @@ def why_not(
     less probable: it prevails with 0.4375 (right row 0 with 0.5, none with 0.0625)
     """
     watermarks = left_watermark_us, right_watermark_us
+    for name, watermark in zip(SIDES, watermarks, strict=True):
+        if watermark is not None and whole_of(watermark) is None:
+            raise refused(f"{name}_watermark_us", watermark, "give whole microseconds since 1970, or None")
     if not isinstance(query, TimingJoin | AsofJoin):
         raise refused("query", query, "give a TimingJoin or an AsofJoin")
     check_input("left", left_row, (Mapping, Frame), _ROW)

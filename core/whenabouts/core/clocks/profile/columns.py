@@ -32,7 +32,7 @@ from whenabouts.core.frames.scattered import Scattered
 from whenabouts.core.hosting.column_case import Columns, check_distinct
 from whenabouts.core.hosting.engine import engine_of
 from whenabouts.core.hosting.input_checks import check_input
-from whenabouts.core.runtime.option_checks import columns_shown
+from whenabouts.core.runtime.option_checks import columns_shown, text
 from whenabouts.core.runtime.time_columns import microseconds
 from whenabouts.core.times.time_specs import TimeSpec
 
@@ -327,7 +327,8 @@ def with_ends(
     (rows,) = frames.tables
     _check(rows.schema, [time, *group], group)
     raw_times(rows.column(time), time)  # refuses a column that holds no times
-    for name in names:
+    for option, name in zip(("t_min", "t_max"), names, strict=True):
+        text(option, name)
         if name in rows.schema.names:
             raise QueryError(Code.COLUMN_CLASH, f"the table has a column {name!r} already", "give t_min= and t_max=")
     column = rows.column(time).combine_chunks()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from html import escape
 from os import PathLike
@@ -14,7 +14,7 @@ from whenabouts.core.clocks.profile.findings import Finding, percent
 from whenabouts.core.clocks.profile.gaps import instant
 from whenabouts.core.clocks.profile.group_profile import GroupProfile, exact
 from whenabouts.core.deprecation import takes_old_names
-from whenabouts.core.durations import format_duration
+from whenabouts.core.durations import format_duration, number_of
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.explain.pair_picture import LEFT_COLOUR, RIGHT_COLOUR, new_figure
 from whenabouts.core.html_tables import html_page, html_table
@@ -99,8 +99,7 @@ class Profile:
         >>> profile(pa.table({"t": [n * 1_000_000 for n in seconds]}), "t").lateness(0.99)
         3000000
         """
-        given: Any = share
-        if not isinstance(given, (int, float)) or isinstance(given, bool) or not 0 < given <= 1:
+        if not 0 < (number_of(share) or 0) <= 1:
             raise QueryError(Code.BAD_OPTION, f"share is {share!r}", "give a number in (0, 1], such as 0.999")
         return self.whole.order.lateness_us(share, self._widest.granule_us)
 
@@ -234,7 +233,7 @@ class Profile:
             raise InputError(Code.UNFIT_TIMES, f"column {self.time!r}: {found.sentence}", found.remedy)
         if group is None:
             return self._widest
-        if group not in self.groups:
+        if not isinstance(group, Hashable) or group not in self.groups:
             raise QueryError(
                 Code.UNKNOWN_NAME,
                 f"there is no group {group!r}",
