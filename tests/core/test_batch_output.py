@@ -173,7 +173,7 @@ def test_rejected_rows_are_known_after_the_last_batch() -> None:
     reader = wa.timing_join(left, right, batches=True, **options)
     with pytest.raises(QueryError, match="not all batches"):
         wa.rejects(reader)
-    with pytest.warns(RejectedRowsWarning, match="1 rows were rejected"):
+    with pytest.warns(RejectedRowsWarning, match="1 row was rejected"):
         reader.read_all()
     assert wa.rejects(reader).column("code").to_pylist() == [str(Code.NULL_TIME)]
     del reader

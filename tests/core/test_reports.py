@@ -82,6 +82,8 @@ def test_a_summary_counts_rejects_whatever_frame_they_are_in() -> None:
     assert found.total == 4
     assert found.counts[0][:2] == ("left", "WA-1003")
     assert "4 rows were rejected" in Texts(found._repr_html_()).texts
+    one = wa.summarise_rejects(wa.rejects(pairs).slice(0, 1))
+    assert "1 row was rejected" in Texts(one._repr_html_()).texts
     assert wa.summarise_rejects(wa.rejects(pairs).to_pandas()) == found
     assert str(wa.summarise_rejects(wa.rejects(pairs).slice(0, 0))) == "no row was rejected"
     with pytest.raises(InputError, match="WA-1001: the rejects have no column"):

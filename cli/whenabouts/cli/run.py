@@ -31,7 +31,7 @@ from whenabouts.core.costs.prices import SchemePrices
 from whenabouts.core.errors import Code, DigitsCutWarning, DoubtfulTimesWarning, EngineError, SingleBucketWarning
 from whenabouts.core.hosting.file_runs import OutcomeBatches
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.runtime.rejects import rejects_schema
+from whenabouts.core.runtime.rejects import rejects_schema, were_rejected
 from whenabouts.core.sources.files import find_files
 from whenabouts.core.sources.time_parsing import ClockRules
 from whenabouts.core.times.time_specs import TimeSpec
@@ -139,7 +139,7 @@ class FileRun(Generic[_Q]):
                 "please report this: a row must never be lost",
             )
         if common.strict and rejects.rows:
-            say_all([f"error: {rejects.rows:,} rows rejected and --strict was given; the first: {rejects.first}"])
+            say_all([f"error: {were_rejected(rejects.rows)} and --strict was given; the first: {rejects.first}"])
             click.get_current_context().exit(REJECTED_AND_STRICT)
 
 

@@ -42,6 +42,7 @@ from whenabouts.core.runtime.protocol import (
     FlushMode,
     Query,
 )
+from whenabouts.core.runtime.rejects import were_rejected
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.wrappers.state_limit import StateLimit
 
@@ -109,7 +110,7 @@ def _warn_of_rejects(rejects: pa.Table, where: str) -> None:
         counts = Counter(rejects.column("code").to_pylist())
         by_code = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()))
         warnings.warn(
-            f"{rejects.num_rows} rows were rejected ({by_code}); see {where}",
+            f"{were_rejected(rejects.num_rows)} ({by_code}); see {where}",
             RejectedRowsWarning,
             stacklevel=users_level(),
         )

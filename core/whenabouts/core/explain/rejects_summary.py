@@ -9,6 +9,7 @@ from typing import Any
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames.kinds import arrow_table
 from whenabouts.core.html_tables import html_table
+from whenabouts.core.runtime.rejects import were_rejected
 
 _COLUMNS = ("input", "code", "reason")
 
@@ -30,7 +31,7 @@ class RejectsSummary:
         return "\n".join(f"{count:,} of {input}: {code}, {reason}" for input, code, reason, count in self.counts)
 
     def _repr_html_(self) -> str:
-        return html_table(f"{self.total:,} rows were rejected", [*_COLUMNS, "rows"], self.counts)
+        return html_table(were_rejected(self.total), [*_COLUMNS, "rows"], self.counts)
 
 
 def summarise_rejects(rejects: Any) -> RejectsSummary:

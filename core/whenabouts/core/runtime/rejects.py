@@ -37,6 +37,15 @@ def reject_rows(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def were_rejected(rows: int) -> str:
+    """How many rows were rejected, as a sentence without a full stop.
+
+    >>> were_rejected(1), were_rejected(4_000)
+    ('1 row was rejected', '4,000 rows were rejected')
+    """
+    return f"{rows:,} row was rejected" if rows == 1 else f"{rows:,} rows were rejected"
+
+
 def reject_column_names(schemas: list[pa.Schema] | tuple[pa.Schema, ...], input: int) -> list[str]:
     """The names of an input's columns in the `rejects_schema` of all inputs."""
     return _names(schemas)[input]
