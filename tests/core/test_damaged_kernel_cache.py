@@ -64,6 +64,30 @@ def test_a_damaged_file_is_compiled_again(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-2000:]
 
 
+FULL = """
+import resource, signal, sys
+import numpy
+from kernels_of_a_test import squares
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+squares.make_ready()
+print(squares(numpy.arange(10)), sum(squares.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_that_cannot_be_stored_is_used_all_the_same(tmp_path: Path) -> None:
+    """On a full disk, for the index (of some hundred bytes) and for the code."""
+    (tmp_path / "kernels_of_a_test.py").write_text(MODULE)
+    for most, hits in ((10, 0), (4_000, 0), (1 << 20, 0), (1 << 20, 1)):
+        done = subprocess.run(
+            [sys.executable, "-c", FULL, str(most)],
+            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (0, f"285 {hits}\n"), done.stderr[-2000:]
+
+
 RENAMED = """
 from typing import NamedTuple
 import numpy as np

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import os
 import pickle
 import stat
@@ -19,6 +20,8 @@ from types import FunctionType
 from typing import Any, cast
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+_LOG = logging.getLogger("whenabouts.kernels")
 
 _DIGEST_BYTES = 16
 
@@ -53,6 +56,13 @@ class KernelCache(FunctionCache):
     def lock_path(self) -> str:
         """A file that a process locks while it compiles the kernel."""
         return f"{self._cache_file._index_path}.lock"
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Store compiled code, which is used all the same if that fails, as on a full disk."""
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]  # as above
+        except OSError as error:
+            _LOG.info("%s is not kept: %s", self._name, error)
 
     def is_filled(self) -> bool:
         """Whether the kernel can be read from here."""
