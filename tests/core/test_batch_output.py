@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,11 +22,14 @@ import whenabouts as wa
 from whenabouts.core import QueryError
 from whenabouts.core.arrays import threads
 from whenabouts.core.errors import Code, RejectedRowsWarning
+from whenabouts.core.expressions.tree import Expression, column
 from whenabouts.core.hosting import batch_output
 from whenabouts.core.hosting.time_order import TimeOrder, pieces
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.protocol import NO_WATERMARK
+from whenabouts.core.wrappers.payloads import JsonPayload
+from whenabouts.core.wrappers.select_project import SelectProject
 
 
 def rows(seed: int, count: int, name: str) -> pa.Table:
@@ -148,6 +152,41 @@ def test_a_dataset_with_a_filter(tmp_path: Path) -> None:
     filtered = ds.dataset(tmp_path / "left.parquet").filter(even)
     reader = OPERATIONS["full_outer"](filtered, right, batches=True)
     assert in_order(reader.read_all()) == in_order(OPERATIONS["full_outer"](left.filter(even), right))
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.filterwarnings("ignore::whenabouts.RejectedRowsWarning")
+@pytest.mark.parametrize("written", [False, True])
+def test_payloads_have_the_times(tmp_path: Path, written: bool) -> None:
+    left, right = ([*rows(seed, 200, "a").to_pylist(), None, {"from": None, "to": 5}] for seed in (7, 8))
+    topics = [pa.table({"value": [json.dumps(row).encode() for row in side]}) for side in (left, right)]
+    payload = JsonPayload(dict.fromkeys(["from", "to", "k", "v", "a"], "int64"))
+    whole = OPERATIONS["full_outer"](*topics, payloads=payload)
+    given: list[Any] = topics
+    if written:
+        for number, topic in enumerate(topics):
+            pq.write_table(topic, tmp_path / f"{number}.parquet", row_group_size=33)
+        given = [ds.dataset(tmp_path / f"{number}.parquet") for number in range(2)]
+    reader = OPERATIONS["full_outer"](*given, payloads=payload, batches=True)
+    assert in_order(reader.read_all()) == in_order(whole)
+    assert in_order(wa.rejects(reader)) == in_order(wa.rejects(whole))
+    assert wa.rejects(whole).num_rows == 4
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize("time", ["from", "late"])
+def test_computed_columns_of_a_dataset(tmp_path: Path, time: str) -> None:
+    table = rows(9, 200, "a")
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=33)
+    late = Expression("add", (column("to"), Expression("literal", value=7)))
+    odd = Expression("add", (column("v"), Expression("literal", value=1)))
+    query = SelectProject(
+        query=wa.TimingJoin(left_time=wa.Point(time), right_time=wa.Point(time), condition=WITHIN, on="odd"),
+        derived=dict.fromkeys(("left", "right"), (("odd", odd), ("late", late))),
+    )
+    dataset = ds.dataset(tmp_path / "rows.parquet")
+    reader = wa.run(query, [dataset, dataset], batches=True)
+    assert in_order(reader.read_all()) == in_order(wa.run(query, [table, table]))
 
 
 def test_ranges_of_pairs_have_no_batches() -> None:

@@ -33,8 +33,8 @@ class Piece(NamedTuple):
 
 
 def pieces(reader: Reader, rows: pa.Table | Dataset) -> list[Piece]:
-    """The pieces of an input. Of a dataset the time columns are read once for this, and nothing else; one with a filter
-    is a single piece.
+    """The pieces of an input. Of a dataset what has the times, columns or payloads, is read once for this, and nothing
+    else; one with a filter is a single piece.
 
     >>> from whenabouts.core import Point
     >>> from whenabouts.core.runtime.event_reader import EventReader
@@ -44,9 +44,7 @@ def pieces(reader: Reader, rows: pa.Table | Dataset) -> list[Piece]:
     """
     if isinstance(rows, pa.Table):
         return _with_rows(_least(reader, rows.to_batches()), lambda: iter(rows.to_batches()))
-    columns = [*reader.time.columns]
-    if reader.time.template_column is not None:
-        columns.append(reader.time.template_column)
+    columns = [*reader.time_columns]
     try:
         fragments = list(rows.get_fragments())
     except ValueError:  # a dataset with a filter does not give its files

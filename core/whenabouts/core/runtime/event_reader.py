@@ -90,6 +90,11 @@ class EventReader:
         block = pa.RecordBatch.from_arrays([*own, *rows.columns], schema=self.block_schema)
         return Events(block if good is None else block.filter(pa.array(good)), rejected)
 
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns of a raw batch that `ends` reads."""
+        return tuple(dict.fromkeys([*self.time.columns, *filter(None, [self.time.template_column])]))
+
     def ends(self, rows: pa.RecordBatch) -> tuple[IntArray, IntArray]:
         """The times of a raw batch in microseconds; only those of rows that `read` accepts are meaningful."""
         return self._times(rows)[2:]

@@ -149,8 +149,13 @@ class Reader(Protocol):
     def read(self, rows: pa.RecordBatch) -> Events:
         """Split a raw batch into a block and rejects with their codes."""
 
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns of a raw batch that `ends` reads."""
+
     def ends(self, rows: pa.RecordBatch) -> tuple[IntArray, IntArray]:
-        """`t_min` and `t_max` of a raw batch in microseconds; only those of rows that `read` accepts are meaningful."""
+        """`t_min` and `t_max` of a raw batch in microseconds, meaningful only for rows that `read` accepts. The batch
+        may have the `time_columns` alone."""
 
     def raw(self, block: pa.RecordBatch) -> pa.RecordBatch:
         """The user's columns of a block."""

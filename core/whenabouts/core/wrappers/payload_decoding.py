@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.plain_types import plain, plain_type
 from whenabouts.core.arrays.record_batches import separate_bytes
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.event_reader import check_time_column
 from whenabouts.core.runtime.protocol import (
@@ -131,10 +131,7 @@ class DecodingReader:
 
     def read(self, rows: pa.RecordBatch) -> Events:
         """As `Reader.read`, for a batch with payloads."""
-        payloads = plain(rows.column(self._payload.column)).cast(pa.binary())
-        columns, good = self._decode(separate_bytes(payloads))
-        kept = [plain(rows.column(name)) for name in self._payload.keep]
-        wide = pa.RecordBatch.from_arrays([*columns.columns, *kept, payloads], schema=self.schema)
+        wide, good = self._decoded(rows)
         rejected = []
         for code, fine in ((Code.UNREADABLE_PAYLOAD, good), (Code.AHEAD, ~good | self._in_time(wide, rows))):
             if not fine.all():
@@ -144,9 +141,14 @@ class DecodingReader:
         block, more = self._inner.read(usable.select(self._inner.schema.names))
         return Events(block, rejected + [self.as_given(each) for each in more])
 
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns of a raw batch that `ends` reads."""
+        return self._payload.column, *self._payload.keep
+
     def ends(self, rows: pa.RecordBatch) -> tuple[IntArray, IntArray]:
-        """The times of decoded rows in microseconds."""
-        return self._inner.ends(rows)
+        """The times of a batch with payloads in microseconds. Cost: they are decoded."""
+        return self._inner.ends(self._decoded(rows)[0])
 
     def raw(self, block: pa.RecordBatch) -> pa.RecordBatch:
         """The decoded columns of a block; its payloads are not kept."""
@@ -156,10 +158,17 @@ class DecodingReader:
         """Rows that the query rejected, with this reader's columns."""
         return rejected._replace(rows=self._widened(rejected.rows))
 
+    def _decoded(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, BoolArray]:
+        """The rows with this reader's columns, and which payloads could be decoded."""
+        payloads = plain(rows.column(self._payload.column)).cast(pa.binary())
+        columns, good = self._decode(separate_bytes(payloads))
+        kept = [plain(rows.column(name)) for name in self._payload.keep]
+        return pa.RecordBatch.from_arrays([*columns.columns, *kept, payloads], schema=self.schema), good
+
     def _widened(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([*rows.columns, pa.nulls(rows.num_rows, pa.binary())], schema=self.schema)
 
-    def _in_time(self, wide: pa.RecordBatch, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _in_time(self, wide: pa.RecordBatch, rows: pa.RecordBatch) -> BoolArray:
         """Which rows are not too far ahead of their time of receipt; rows without that time are not."""
         most_us = self._payload.max_ahead_us
         if most_us is None:

@@ -187,25 +187,32 @@ class DerivingReader:
     def read(self, rows: pa.RecordBatch) -> Events:
         """As `Reader.read`. Raises: QueryError WA-2093 for a number that overflows."""
         names = self.schema.names
-        block, rejected = self._inner.read(self._wide(rows))
+        block, rejected = self._inner.read(_with_computed(rows.select(names), self._derived))
         return Events(block, [each._replace(rows=each.rows.select(names)) for each in rejected])
 
-    def _wide(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the computed columns after their own."""
-        names = self.schema.names
-        columns = [values_of(expression, rows) for _, expression in self._derived]
-        return pa.RecordBatch.from_arrays(
-            [*rows.select(names).columns, *columns], names=[*names, *(name for name, _ in self._derived)]
-        )
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns of a raw batch that `ends` reads."""
+        computed = {name: [each.value[1] for each in expression.columns()] for name, expression in self._derived}
+        return tuple(dict.fromkeys(of for name in self._inner.time_columns for of in computed.get(name, [name])))
 
     def ends(self, rows: pa.RecordBatch) -> tuple[IntArray, IntArray]:
         """The times of a raw batch in microseconds."""
-        return self._inner.ends(self._wide(rows))
+        times = [(name, expression) for name, expression in self._derived if name in self._inner.time_columns]
+        return self._inner.ends(_with_computed(rows, times))
 
     def raw(self, block: pa.RecordBatch) -> pa.RecordBatch:
         """The user's columns of a block."""
         raw: pa.RecordBatch = self._inner.raw(block).select(self.schema.names)
         return raw
+
+
+def _with_computed(rows: pa.RecordBatch, derived: Sequence[tuple[str, Expression]]) -> pa.RecordBatch:
+    """The rows with computed columns after their own."""
+    columns = [values_of(expression, rows) for _, expression in derived]
+    return pa.RecordBatch.from_arrays(
+        [*rows.columns, *columns], names=[*rows.schema.names, *(name for name, _ in derived)]
+    )
 
 
 def finished(rows: pa.RecordBatch, having: Expression | None, columns: Named | None) -> pa.RecordBatch:
