@@ -15,6 +15,7 @@ from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code, EmptyInputWarning, RejectedRowsWarning, WhenaboutsError
 from whenabouts.core.hosting.host_options import HostSettings
 from whenabouts.core.local import run, run_stream
+from whenabouts.core.wrappers.select_project import SelectProject
 
 POINT = wa.Point("t")
 SPAN = wa.Interval("t", "u")
@@ -141,8 +142,9 @@ def test_a_parallel_engine_warns_of_one_bucket(options: dict[str, Any], warns: b
         warnings.simplefilter("always")
         local.ENGINE.check(query, [TABLE, TABLE], HostSettings())
         assert not found
-        replace(local.ENGINE, parallel=True).check(query, [TABLE, TABLE], HostSettings())
-    assert [each.category for each in found] == [wa.SingleBucketWarning] * warns
+        for asked in (query, SelectProject(query=query)):  # as of a query as text
+            replace(local.ENGINE, parallel=True).check(asked, [TABLE, TABLE], HostSettings())
+    assert [each.category for each in found] == [wa.SingleBucketWarning] * 2 * warns
 
 
 @pytest.mark.parametrize("streaming", [False, True])

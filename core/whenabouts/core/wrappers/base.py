@@ -53,6 +53,12 @@ class WrappedQuery:
         needed: Mapping[str, str] = getattr(self.query, "needs_rows_of", {})
         return needed
 
+    @property
+    def single_bucket(self) -> str | None:
+        """As the wrapped query."""
+        reason: str | None = getattr(self.query, "single_bucket", None)
+        return reason
+
 
 class WrappedOperator:
     """Delegates everything except `step` to the wrapped operator."""
