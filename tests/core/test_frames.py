@@ -342,3 +342,31 @@ def test_questions_take_frames_too() -> None:
     assert answer.matched
     expected = wa.chance_matches(RIGHT, RIGHT, query=query)
     assert wa.chance_matches(RIGHT.to_pandas(), RIGHT.to_pandas(), query=query) == expected
+
+
+OF_PANDAS: dict[str, Callable[[Any, Any], Any]] = {
+    "asof_join": lambda left, right: wa.asof_join(left, right, left_time=wa.Point("t"), right_time=wa.Point("t")),
+    "timing_join": lambda left, right: wa.timing_join(
+        left, right, left_time=wa.Point("t"), right_time=wa.Point("t"), condition=wa.within("1 s", confidence=1)
+    ),
+    "coalesce": lambda left, _: wa.coalesce(left, time="t", values="x"),
+}
+
+
+@pytest.mark.parametrize("name", OF_PANDAS)
+def test_a_frame_of_pandas_has_memory_of_its_own(name: str) -> None:
+    """It can be changed, and neither it nor the input changes with the other."""
+    seconds = pd.date_range("2024-05-01", periods=4, freq="s")
+    zone, small = seconds.tz_localize("UTC"), pd.array(range(4), "int8")
+    left = pd.DataFrame({"t": seconds, "zone": zone, "n": range(4), "x": [0.5, 1.5] * 2, "small": small, "s": list("abab")})
+    left = left.assign(whole=pd.array(range(4), "Int64"), kind=pd.Categorical(["a", "b"] * 2))
+    right = pd.DataFrame({"t": seconds, "m": range(4)})
+    before = left.copy(deep=True)
+    found = OF_PANDAS[name](left, right)
+    for column in range(found.shape[1]):
+        found.iloc[0, column] = found.iloc[1, column]
+    pd.testing.assert_frame_equal(left, before)
+    found = OF_PANDAS[name](left, right)
+    wanted = found.copy(deep=True)
+    left.loc[:, ["n", "x", "small"]] = 7
+    pd.testing.assert_frame_equal(found, wanted)

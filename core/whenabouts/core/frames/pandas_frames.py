@@ -75,10 +75,17 @@ def give(table: pa.Table, dtypes: list[Any]) -> Any:
     """
     pd = import_module("pandas")
     columns = {
-        name: _series(pd, column, dtype)
+        name: _own(_series(pd, column, dtype), column)
         for name, column, dtype in zip(table.column_names, table.columns, dtypes, strict=True)
     }
     return pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows), copy=False)
+
+
+def _own(series: Any, column: pa.ChunkedArray) -> Any:
+    """The series in memory of its own. What pandas has without a copy of Arrow cannot be written to, and may be memory
+    of an input, or of another column, which would change with it."""
+    shared = column.num_chunks == 1 and not column.null_count and pa.types.is_primitive(column.type)
+    return series.copy() if shared else series
 
 
 def _series(pd: Any, column: pa.ChunkedArray, dtype: Any) -> Any:
