@@ -358,7 +358,9 @@ def test_a_frame_of_pandas_has_memory_of_its_own(name: str) -> None:
     """It can be changed, and neither it nor the input changes with the other."""
     seconds = pd.date_range("2024-05-01", periods=4, freq="s")
     zone, small = seconds.tz_localize("UTC"), pd.array(range(4), "int8")
-    left = pd.DataFrame({"t": seconds, "zone": zone, "n": range(4), "x": [0.5, 1.5] * 2, "small": small, "s": list("abab")})
+    left = pd.DataFrame(
+        {"t": seconds, "zone": zone, "n": range(4), "x": [0.5, 1.5] * 2, "small": small, "s": list("abab")}
+    )
     left = left.assign(whole=pd.array(range(4), "Int64"), kind=pd.Categorical(["a", "b"] * 2))
     right = pd.DataFrame({"t": seconds, "m": range(4)})
     before = left.copy(deep=True)
