@@ -14,12 +14,17 @@ from hypothesis import strategies as st
 from infra.operators import OperatorDriver
 from whenabouts.core import EngineError, Interval, Lateness, Point, QueryError, within
 from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.expressions.sql import parse_expression
 from whenabouts.core.local import run_stream
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Query
 from whenabouts.core.state.segmented_state import rows_in_state
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.wrappers.deduplication import deduplicated
+from whenabouts.core.wrappers.payload_decoding import decoded
+from whenabouts.core.wrappers.payloads import JsonPayload
+from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.core.wrappers.state_limit import StateLimit
 
 STEPS = 8
@@ -108,6 +113,31 @@ def test_obsolete_rows_make_room_before_any_is_shed() -> None:
     assert told.output.num_rows == 100
     with pytest.raises(EngineError, match=r"WA-3033: 2 rows arrive in a bucket that has room for 1 of its 3.*shed"):
         run_stream(query, [steps, steps], state_limit=StateLimit(3))
+
+
+@pytest.mark.parametrize("on_full", ["fail", "shed"])
+def test_rows_that_are_left_out_before_the_operator_need_no_room(on_full: str) -> None:
+    """Rows that are not selected, and repeats: no state holds them."""
+    table = pa.table({"t": list(range(20)), "v": [0] * 18 + [1] * 2, "id": [str(n) for n in range(20)]})
+    point = Point("t")
+    query = TimingJoin(left_time=point, right_time=point, condition=within(1, confidence=1), lateness="1 s")
+    some = SelectProject(query=query, where=dict.fromkeys(query.inputs, parse_expression("v > 0")))
+    steps, limit = [table, table.slice(18)], StateLimit(4, on_full)
+    outcome = run_stream(deduplicated(some, "id"), [steps, steps], state_limit=limit)
+    assert (outcome.output.num_rows, outcome.rejects.num_rows) == (4, 0)
+    assert outcome.metrics["rows_replayed"] == 4
+    values = pa.table(
+        {"value": [f'{{"t": {t}, "v": {v}}}' for t, v in zip(range(20), [0] * 14 + [1] * 6, strict=True)]}
+    )
+    topics = decoded(some, JsonPayload({"t": "int64", "v": "int64"}))
+    if on_full == "fail":
+        with pytest.raises(EngineError, match="WA-3033: 12 rows arrive"):
+            run_stream(topics, [[values], [values]], state_limit=limit)
+    else:
+        outcome = run_stream(topics, [[values], [values]], state_limit=limit)
+        assert outcome.rejects.select(["t", "v", "value"]).to_pylist() == [
+            {"t": t, "v": 1, "value": None} for t in (18, 19, *range(14, 20))
+        ]
 
 
 OTHERS: dict[str, Query] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Self
 
 from whenabouts.core.runtime.protocol import Operator, Partitioner, Query, Reader, SegmentStore
 
@@ -65,6 +65,11 @@ class WrappedOperator:
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
+
+    def around(self, wrap: Callable[[Operator], Operator]) -> Self:
+        """Itself, with something between it and the operator that it wraps."""
+        self._operator = wrap(self._operator)
+        return self
 
     @property
     def readers(self) -> tuple[Reader, ...]:

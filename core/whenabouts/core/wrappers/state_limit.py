@@ -119,7 +119,8 @@ class LimitedOperator(WrappedOperator):
 
 
 def limited(operator: Operator, limit: StateLimit | None) -> Operator:
-    """The operator under a limit, if there is one.
+    """The operator under a limit, if there is one. Where wrappers leave rows out (repeats, rows that are not selected),
+    the limit is on what is left.
 
     Raises QueryError WA-2007 for shedding where rows are copied to time slots: a copy that is shed would lose pairs of
     a row that is not rejected.
@@ -132,6 +133,8 @@ def limited(operator: Operator, limit: StateLimit | None) -> Operator:
             "rows that are spread by time slots cannot be shed",
             'give time_slots=None, or on_full="fail"',
         )
+    if isinstance(operator, WrappedOperator):
+        return operator.around(lambda inner: limited(inner, limit))
     return LimitedOperator(operator, limit)
 
 
