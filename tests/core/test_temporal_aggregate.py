@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any
@@ -73,6 +74,21 @@ def test_any_query_over_any_readings(
         real = {len(row) - len(AGGREGATES) + list(AGGREGATES).index(f"the {name}") for name in ("avg", "median")}
         want.append(tuple(float(c) if at in real and c is not None else c for at, c in enumerate(row)))
     multiset.assert_same(multiset.rows(output), multiset.counted(want), "aggregates", {"query": query})
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_each_function_alone_over_many_steps(name: str) -> None:
+    """The window in memory keeps what one function needs: tuples leave it, and its blocks move."""
+    draw = random.Random(1)
+    times = sorted(draw.sample(range(20_000), 1_500))
+    columns = {name: draw.choices(of, k=len(times)) for name, of in (("k", "ab"), ("v", range(9)), ("w", range(2)))}
+    table = pa.table({"t": times, **columns})
+    query = TemporalAggregate(
+        time="t", group="k", values=["v", "w"], window=300, slide=20, lateness=0, aggregates={name: AGGREGATES[name]}
+    )
+    steps = [table.slice(start, 30) for start in range(0, 1_500, 30)]
+    found = multiset.rows(run_stream(query, [steps]).output)
+    multiset.assert_same(found, multiset.rows(run(query, [table]).output), "aggregates", {"query": query})
 
 
 def test_example_2_of_the_paper() -> None:

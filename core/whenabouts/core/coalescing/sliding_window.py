@@ -169,9 +169,8 @@ class SlidingWindow:
         ids = self.groups.ids
         kept_from = np.empty(len(ids), np.int64)
         first_kept(self.state, keys, ids, least, most, kept_from)
-        if self.needs.extremes or self.needs.median:
-            tuples = self.times, self.linked, self.passes
-            leave_before(self.state, *tuples, *self.queues, ids, kept_from, self.needs.extremes, self.needs.median)
+        tuples = self.times, self.linked, self.passes
+        leave_before(self.state, *tuples, *self.queues, ids, kept_from, self.needs.extremes, self.needs.median)
         freed, dropped = np.empty(len(self), np.int64), np.zeros(2, np.int64)
         count, empty = drop_before(
             self._space, self.state, self.times, self._data, self.linked, ids, kept_from, freed, dropped
