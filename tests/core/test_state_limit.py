@@ -140,6 +140,15 @@ def test_rows_that_are_left_out_before_the_operator_need_no_room(on_full: str) -
         ]
 
 
+def test_a_row_that_was_shed_is_not_taken_in_when_it_is_delivered_again() -> None:
+    point = Point("t")
+    query = TimingJoin(left_time=point, right_time=point, condition=within(0, confidence=1), lateness="1 s")
+    steps = [pa.table({"t": [5, 6], "id": [5, 6]})] * 2
+    outcome = run_stream(deduplicated(query, "id"), [steps, steps], state_limit=StateLimit(2, "shed"))
+    counts = [outcome.metrics[name] for name in ("rows_processed", "rows_shed", "rows_replayed")]
+    assert counts == [2, 2, 4]
+
+
 OTHERS: dict[str, Query] = {
     "window join": WindowJoin.of(("a", "b", "c"), Point("t"), windows={("a", "b"): 40, ("b", "c"): 40}, on="k"),
     "coalesce, eager": Coalesce(time="t", values="v", group="k", window=200, slide=50, scheme="eager"),
