@@ -201,6 +201,7 @@ USAGE = [
     (f"{WITHIN} --left-time hist:t.json:", "is not 'hist:TEMPLATES.json:template_column,t_max'"),
     (f"{WITHIN} --left-time a,b,c", "neither 't' nor 't_min,t_max'"),
     (f"{WITHIN} --right-max-uncertainty 1s", "need --right-time t_min,t_max"),
+    (f"{WITHIN} --left-time a --max-uncertainty 1s --min-uncertainty 0s", "but no time is t_min,t_max"),
     (f"{WITHIN} --max-uncertainty 1s --min-uncertainty 2s", "WA-2006"),
     (f"{WITHIN} --lateness -1s", "WA-2003"),
     (f"{WITHIN} --suffixes _x", "is not two values"),

@@ -58,6 +58,17 @@ def test_the_form_of_a_join_aggregate(cli: Cli, streams: Path, how: str) -> None
     assert "partners: 0 right rows in sure ranges" in said.output
 
 
+@pytest.mark.parametrize("time", ["", "--time seismic=t_min,t_max"])
+def test_lengths_of_intervals_are_checked_wherever_the_time_is_from(cli: Cli, streams: Path, time: str) -> None:
+    files = ["--input", "seismic=a.csv", "--input", "acoustic=b.csv", "-o", "-"]
+    done = cli("query", JOIN, *files, "--max-uncertainty", "100ms", *time.split())
+    assert done.exit_code == 0, done.stderr
+    assert "rejected: 2 x WA-1005" in done.stderr
+    done = cli("query", JOIN, *files, "--max-uncertainty", "1s", "--time", "seismic=t_min")
+    assert done.exit_code == 2
+    assert "--max-uncertainty given, but no time is t_min,t_max" in done.stderr
+
+
 def test_mistakes_are_told_in_one_line(cli: Cli, streams: Path) -> None:
     for words, code, told in [
         ((JOIN.replace("A.k", "A.kk"), "--input", "seismic=a.csv", "--input", "acoustic=b.csv"), 2,

@@ -54,11 +54,13 @@ SECOND = 1_000_000
 T = pa.table({"t": [1, 2], "k": [1, 2], "v": [1, 2]})
 WRONG: dict[str, Any] = {
     "None": None, "text": "x", "no text": "", "bytes": b"x", "a number": 4, "a negative number": -4, "a float": 4.5,
+    "a huge number": 10**30,
     "nan": float("nan"), "an object": object(), "a list": [], "a mapping": {}, "a list of numbers": [4],
     "a mapping of numbers": {"a": 4}, "a mapping by number": {4: "a"}, "a path": Path("/x"), "a table": T,
     "a frame": pd.DataFrame({"t": [1]}), "a function": lambda *_: 1, "a flag": True, "a type": int,
     "a time": Point("t"), "a condition": within(1, confidence=1), "a lateness": Lateness(),
 }  # fmt: skip
+ROWS: dict[str, Any] = {"time": "t", "values": "v", "rows": 5, "slide": 2}
 COALESCE: dict[str, Any] = {"time": "t", "group": "k", "values": "v", "window": 5, "slide": 1}
 JOIN: dict[str, Any] = {
     "left_time": Point("t"),
@@ -74,6 +76,7 @@ CALLS: dict[str, tuple[Callable[..., Any], type, dict[str, Any]]] = {
         {"time": Point("t"), "windows": {("a", "b"): 1}},
     ),
     "coalesce": (lambda **o: local.coalesce(T, **o), Coalesce, COALESCE),
+    "coalesce of rows": (lambda **o: local.coalesce(T, **o), Coalesce, ROWS),
     "temporal_aggregate": (
         lambda **o: local.temporal_aggregate(T, **o), TemporalAggregate, COALESCE | {"aggregates": {"m": "max"}}
     ),
@@ -177,7 +180,7 @@ def test_a_function_takes_frames_only(what: str) -> None:
     assert told(lambda: local.watermarks(QUERY, [[T], wrong])) in ("WA-1062", "WA-2006")
     assert told(lambda: local.run(wrong, [T, T])) == "WA-2006"
     assert told(lambda: local.rejects(wrong)) == "WA-2006"
-    if what not in ("None", "a number"):
+    if what not in ("None", "a number", "a huge number"):
         assert told(lambda: local.run(QUERY, [T, T], buckets=wrong)) == "WA-2006"
     if wrong is not None:
         assert told(lambda: decoded(QUERY, wrong)) == (None if what == "a mapping" else "WA-2171")

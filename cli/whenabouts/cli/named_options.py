@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,8 @@ from whenabouts.cli.say import say
 from whenabouts.core.errors import Code, QueryError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from whenabouts.core.times.time_specs import TimeSpec
 
 
@@ -93,6 +96,21 @@ def times_by_name(inputs: Sequence[str], arguments: dict[str, Any], aliases: Seq
         why = "another one is of all inputs" if taken else "each has its own" if inputs else "none is given"
         raise QueryError(Code.BAD_OPTION, f"--time {text} is of no input: {why}", "say of which: --time NAME=SPEC")
     return {each: spec for each in others for _, spec in general} | named
+
+
+def time_found(stream: str, schema: pa.Schema, arguments: dict[str, Any]) -> TimeSpec:
+    """The time of a stream without `--time`, from its columns; an interval has the lengths that are given.
+
+    Raises: QueryError WA-2114 if the columns do not determine it.
+    """
+    from whenabouts.core.times.time_specs import Interval
+    from whenabouts.planner.text_queries import time_of
+
+    found = time_of(stream, schema)
+    if not isinstance(found, Interval):
+        return found
+    longest, shortest = arguments["max_uncertainty"], arguments["min_uncertainty"]
+    return replace(found, max_uncertainty=longest, min_uncertainty=shortest or 0)
 
 
 def lateness_by_name(inputs: Sequence[str], text: str | None) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -164,6 +164,15 @@ def time_spec(text: str, option: str, longest: str | None = None, shortest: str 
     if len(columns) != 2:
         raise click.BadParameter(f"{text!r} is neither 't' nor 't_min,t_max'", param_hint=option)
     return Interval(*columns, max_uncertainty=longest, min_uncertainty=shortest or 0)
+
+
+def check_uncertainty(specs: Iterable[TimeSpec], arguments: dict[str, Any]) -> None:
+    """Raise click's usage error for lengths of intervals where no time is an interval."""
+    from whenabouts.core.times.time_specs import Interval
+
+    given = [f"--{bound}-uncertainty" for bound in ("max", "min") if arguments[f"{bound}_uncertainty"]]
+    if given and not any(isinstance(each, Interval) for each in specs):
+        raise click.UsageError(f"{' and '.join(given)} given, but no time is t_min,t_max")
 
 
 def _reading(text: str, option: str) -> TimeSpec:

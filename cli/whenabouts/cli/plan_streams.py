@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from whenabouts.cli.named_options import times_by_name
+from whenabouts.cli.named_options import time_found, times_by_name
+from whenabouts.cli.options import check_uncertainty
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,18 +21,18 @@ def streams_of(paths: Mapping[str, str], arguments: dict[str, Any]) -> dict[str,
     from whenabouts.core.sources.files import find_files, read_file, with_times_found
     from whenabouts.core.times.time_specs import Interval
     from whenabouts.planner import Stream
-    from whenabouts.planner.text_queries import time_of
 
     times = times_by_name(list(paths), arguments)
     found = {}
     for name, path in paths.items():
         tables = [with_times_found(read_file(file)) for file in find_files(path)[0]]
         schema = tables[0].schema
-        time = times.get(name) or time_of(name, schema)
+        time = times.get(name) or time_found(name, schema, arguments)
         rate, longest_us = _measured(name, tables, schema, time)
         if isinstance(time, Interval) and time.max_uncertainty_us is None:
             time = replace(time, max_uncertainty=longest_us)
         found[name] = Stream(schema=schema, time=time, rate=rate, source="measured")
+    check_uncertainty((each.time for each in found.values() if each.time is not None), arguments)
     return found
 
 

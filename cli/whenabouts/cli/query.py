@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whenabouts.cli.given_files import STDIN, decoded, note_read, take_stdin, text_of
-from whenabouts.cli.named_options import check_names, lateness_by_name, stream_paths, times_by_name
-from whenabouts.cli.options import STREAMING, CommonOptions, options_besides_stream
+from whenabouts.cli.named_options import check_names, lateness_by_name, stream_paths, time_found, times_by_name
+from whenabouts.cli.options import STREAMING, CommonOptions, check_uncertainty, options_besides_stream
 from whenabouts.cli.say import say_all, warnings_as_notes
 from whenabouts.core.errors import Code, QueryError
 
@@ -75,16 +75,20 @@ def query(
         )
     schemas = {name: schema_of(path) for name, path in paths.items()}
     aliases = [source.alias for source in asked.sources]
-    times = times_by_name(asked.streams, arguments, aliases)
+    given = times_by_name(asked.streams, arguments, aliases)
+    unnamed = [each for each in asked.sources if each.alias not in given and each.stream not in given]
+    streams_found = [each.stream for each in unnamed if each.stream in schemas]
+    times = given | {name: time_found(name, schemas[name], arguments) for name in streams_found}
+    check_uncertainty(times.values(), arguments)
     with warnings_as_notes():
         bound = asked.bind(schemas, times, lateness_by_name(aliases, common.lateness))
     specs = _specs(bound)
-    found = asked.notes + [
+    notes = asked.notes + [
         f"the time of {source.alias} is {','.join(spec.columns)}"
         for source, spec in zip(asked.sources, specs, strict=True)
-        if source.alias not in times and source.stream not in times
+        if source in unnamed
     ]
-    say_all(found, "note: ")
+    say_all(notes, "note: ")
     run = FileRun(bound, [paths[source.stream] for source in asked.sources], specs, common, result="rows")
     run.prepare()
     if common.explain:

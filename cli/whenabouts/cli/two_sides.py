@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from whenabouts.cli.options import time_spec
+from whenabouts.cli.options import check_uncertainty, time_spec
 
 if TYPE_CHECKING:
     from whenabouts.core.times.time_specs import TimeSpec
@@ -48,6 +48,7 @@ def uncertainty_options(command: _Command) -> _Command:
 def times_of_sides(arguments: dict[str, Any]) -> tuple[TimeSpec, TimeSpec]:
     """The times of both inputs, by these options."""
     left, right = (_spec(side, arguments) for side in SIDES)
+    check_uncertainty((left, right), arguments)
     return left, right
 
 

@@ -9,7 +9,14 @@ import click
 
 from whenabouts.cli.given_files import input_path
 from whenabouts.cli.named_options import lateness_by_name, paths_by_name, times_by_name
-from whenabouts.cli.options import CommonOptions, common_options, key_columns, names, time_slots_option
+from whenabouts.cli.options import (
+    CommonOptions,
+    check_uncertainty,
+    common_options,
+    key_columns,
+    names,
+    time_slots_option,
+)
 from whenabouts.cli.say import warnings_as_notes
 
 if TYPE_CHECKING:
@@ -111,6 +118,7 @@ def _times(inputs: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Time
     missing = [name for name in inputs if name not in specs]
     if missing:
         raise click.UsageError(f"--time is missing for {', '.join(missing)}")
+    check_uncertainty(specs.values(), arguments)
     return {name: specs[name] for name in inputs}
 
 

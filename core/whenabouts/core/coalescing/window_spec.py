@@ -11,12 +11,14 @@ from whenabouts.core.callers import users_level
 from whenabouts.core.coalescing.window_ranges import Window
 from whenabouts.core.durations import Duration, format_duration, parse_duration, whole_of
 from whenabouts.core.errors import Code, LossyQueryWarning, QueryError
-from whenabouts.core.runtime.option_checks import one_of
+from whenabouts.core.runtime.option_checks import one_of, refused
 from whenabouts.core.times.limits import FARTHEST_US
 
 Instant = int | str | datetime
 
 CLOSED = ("both", "right")
+MOST_TUPLES = 2**62
+"""So that sums of positions fit into 64 bits."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -81,12 +83,8 @@ def extents_of(
         raise QueryError(Code.BAD_OPTION, "slide is given without a window", "give window= or rows=")
     width_us = None if window is None else _positive(parse_duration(window, name="window"), "window", window)
     if rows is not None:
-        count = whole_of(rows)
-        if count is None or count < 1:
-            raise QueryError(Code.BAD_WINDOW, f"rows is {rows!r}", "give a number of tuples, one or more")
-        rows = count
-    steps = whole_of(slide) if rows is not None else None
-    slide_rows = None if steps is None else _positive(steps, "slide", slide)
+        rows = _tuples("rows", rows)
+    slide_rows = None if rows is None or whole_of(slide) is None else _tuples("slide", slide)
     slide_us = None
     if slide is not None and slide_rows is None:
         slide_us = _positive(parse_duration(slide, name="slide"), "slide", slide)
@@ -126,6 +124,13 @@ def instant_us(at: Instant) -> int:
         f"at is {at!r}",
         "give ISO 8601 text, a datetime, or microseconds since 1970, within 18,000 years of it",
     )
+
+
+def _tuples(name: str, given: object) -> int:
+    count = whole_of(given)
+    if count is None or not 1 <= count <= MOST_TUPLES:
+        raise refused(name, given, f"give a number of tuples, from 1 to {MOST_TUPLES:,}", Code.BAD_WINDOW)
+    return count
 
 
 def _positive(value: int, name: str, given: object) -> int:
