@@ -214,6 +214,7 @@ def test_a_state_is_bound_to_the_columns_of_its_payloads() -> None:
     [
         (lambda: JsonPayload({"t": "int65"}), Code.BAD_PAYLOAD),
         (lambda: JsonPayload({"t": pa.list_(pa.int64())}), Code.BAD_PAYLOAD),
+        (lambda: JsonPayload({"t": "int64", "v": "float16"}), Code.BAD_PAYLOAD),  # Arrow makes none of Python's floats
         (lambda: JsonPayload({"t": "int64"}, received="timestamp"), Code.BAD_PAYLOAD),
         (lambda: JsonPayload({"t": "int64"}, received="timestamp", max_ahead="soon"), Code.BAD_DURATION),
         (lambda: JsonPayload({"t": "int64"}, skip=-1), Code.BAD_PAYLOAD),

@@ -266,13 +266,13 @@ def _json_type(column: pa.Field) -> Any:
     if pa.types.is_signed_integer(kind):
         limit = 1 << (kind.bit_width - 1)
         return Annotated[int, _library("msgspec").Meta(ge=-limit, le=limit - 1)]
-    if pa.types.is_floating(kind):
-        most = float(np.finfo(kind.to_pandas_dtype()).max)  # Arrow would make infinity of a number beyond it
+    if pa.types.is_float32(kind):
+        most = float(np.finfo(np.float32).max)  # Arrow would make infinity of a number beyond it
         return Annotated[float, _library("msgspec").Meta(ge=-most, le=most)]
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         return Annotated[datetime, _library("msgspec").Meta(tz=kind.tz is not None)]
     for fits, found in (
-        (pa.types.is_boolean, bool), (pa.types.is_string, str),
+        (pa.types.is_float64, float), (pa.types.is_boolean, bool), (pa.types.is_string, str),
         (pa.types.is_binary, bytes), (pa.types.is_date32, date),
     ):  # fmt: skip
         if fits(kind):
@@ -280,7 +280,7 @@ def _json_type(column: pa.Field) -> Any:
     raise QueryError(
         Code.BAD_PAYLOAD,
         f"column {column.name!r} of a JSON payload is {kind}",
-        "use signed integers, floats, bool, string, binary, date32 or timestamp[us]",
+        "use signed integers, float32, float64, bool, string, binary, date32 or timestamp[us]",
     )
 
 
