@@ -111,6 +111,22 @@ def test_calendar_ends() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        ({"t": [1]}, "WA-1001: later rows of the left input have no column 'v' .*it has t"),
+        ({"t": [1], "v": ["x"]}, "WA-1002: column 'v' of later rows of the left input is string, before it was int64"),
+        ({"t": [1], "v": [[1]]}, "WA-1002: column 'v' of later rows of the left input is list"),
+    ],
+)
+def test_rows_of_another_schema_are_an_error_with_a_code(rows: dict[str, list[object]], error: str) -> None:
+    reader = EventReader(0, "left", pa.schema({"t": pa.int64(), "v": pa.int64()}), Point("t"))
+    narrow = pa.record_batch({"more": ["x"], "v": pa.array([7], pa.int8()), "t": [3]})
+    assert reader.raw(reader.read(narrow).block).to_pylist() == [{"t": 3, "v": 7}]
+    with pytest.raises(InputError, match=error):
+        reader.read(pa.record_batch(rows))
+
+
 def test_rejects_share_columns_of_one_type_and_number_others() -> None:
     left = pa.schema({"t": pa.int64(), "v": pa.int64()})
     right = pa.schema({"t": pa.int64(), "v": pa.string(), "w": pa.int64(), "code": pa.int64()})

@@ -157,13 +157,29 @@ class EventReader:
     def _conform(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if rows.schema.equals(self.schema, check_metadata=True):
             return rows
-        if rows.schema.names != self.schema.names:
-            rows = rows.select(self.schema.names)
-        columns = [
-            column if column.type == field.type else plain(column).cast(field.type)
-            for column, field in zip(rows.columns, self.schema, strict=True)
-        ]
+        columns = [self._column(rows, field) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _column(self, rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        """A column in the reader's type. Raises InputError WA-1001 and WA-1002 for rows of another schema."""
+        if field.name not in rows.schema.names:
+            raise InputError(
+                Code.MISSING_COLUMN,
+                f"later rows of the {self.name} input have no column {field.name!r}",
+                columns_shown(rows.schema),
+            )
+        column = plain(rows.column(field.name))
+        if column.type == field.type:
+            return column
+        try:
+            return column.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(
+                Code.WRONG_TYPE,
+                f"column {field.name!r} of later rows of the {self.name} input is {column.type}, before it was "
+                f"{field.type}: {error}",
+                "all rows of an input have the same columns",
+            ) from error
 
 
 def _check_names(schema: pa.Schema, name: str) -> None:
