@@ -20,6 +20,7 @@ from whenabouts.core import (
     possibly,
     within,
 )
+from whenabouts.core.durations import MAX_DURATION_US
 from whenabouts.core.probability.satisfaction_probability import pair_probability
 from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.timing_join.query import TimingJoin
@@ -43,6 +44,15 @@ def test_confidence_outside_its_range(confidence: object) -> None:
 def test_bounds_the_wrong_way_round() -> None:
     with pytest.raises(QueryError, match="WA-2005"):
         between("5s", "1s", confidence=0.5)
+
+
+@pytest.mark.parametrize("bounds", [(-(2**61), 5), (0, 2**62 - 1), (0, MAX_DURATION_US + 2)])
+def test_bounds_are_no_longer_than_durations_but_for_those_that_bound_nothing(bounds: tuple[int, int]) -> None:
+    """A stream would reckon with them beyond int64."""
+    with pytest.raises(QueryError, match="WA-2002"):
+        Condition(*bounds, 1.0)
+    assert possibly(between(0, MAX_DURATION_US)).decided_by(instants=False).hi_us == MAX_DURATION_US + 1
+    assert Condition(-(2**62), 2**62, 1.0).one_sided
 
 
 def test_possible_conditions_are_the_same_whatever_their_confidence() -> None:

@@ -11,7 +11,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from whenabouts.core.durations import Duration, format_bounds, parse_duration, parse_non_negative, whole_of
+from whenabouts.core.durations import (
+    MAX_DURATION_US,
+    Duration,
+    format_bounds,
+    parse_duration,
+    parse_non_negative,
+    whole_of,
+)
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.limits import UNBOUNDED_US
 
@@ -45,7 +52,8 @@ class Condition:
     """`P(lo_us <= X2 - X1 <= hi_us) >= confidence`, bounds inclusive, in microseconds.
 
     Built by `within`, `deadline`, `delay`, `between`, `possibly` and `overlaps`. Raises QueryError WA-2001 for a
-    confidence outside (0, 1], WA-2002 for bounds that are no integers, WA-2005 for `lo > hi`.
+    confidence outside (0, 1], WA-2002 for bounds that are no integers, or longer than durations are but for those that
+    bound nothing (`UNBOUNDED_US`), WA-2005 for `lo > hi`.
     """
 
     lo_us: int
@@ -57,6 +65,12 @@ class Condition:
         for name, bound in (("lo_us", self.lo_us), ("hi_us", self.hi_us)):
             if (whole := whole_of(bound)) is None:
                 raise QueryError(Code.BAD_DURATION, f"{name} is {bound!r}", "give whole microseconds, or use within()")
+            if MAX_DURATION_US + 1 < abs(whole) < UNBOUNDED_US:  # one more: `decided_by` widens the longest
+                raise QueryError(
+                    Code.BAD_DURATION,
+                    f"{name} is {whole}",
+                    "durations end at about 9,100 years; 2**62 is no bound at all",
+                )
             object.__setattr__(self, name, whole)
         if self.lo_us > self.hi_us:
             raise QueryError(
