@@ -391,5 +391,6 @@ def _weights(weights: Any) -> Weights:
     """Weights of three numbers. Raises QueryError WA-2006 for other objects."""
     try:
         return Weights(*weights)
-    except TypeError:
-        raise checks.refused("weights", weights, "give three numbers: of memory, update and scan") from None
+    except (TypeError, QueryError):
+        hint = "give three numbers >= 0, not all 0: of memory, update and scan"
+        raise checks.refused("weights", weights, hint) from None
