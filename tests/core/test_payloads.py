@@ -222,7 +222,10 @@ def test_a_state_is_bound_to_the_columns_of_its_payloads() -> None:
         (lambda: AvroPayload({"type": "map", "values": "long"}), Code.BAD_PAYLOAD),
         *[
             (lambda fields=fields: AvroPayload(RECORD | {"fields": fields}), Code.BAD_PAYLOAD)
-            for fields in (None, "m", ["m"], [{"name": "m"}], [{"type": "long"}], [{"name": 3, "type": "long"}])
+            for fields in (
+                None, "m", ["m"], [{"name": "m"}], [{"type": "long"}], [{"name": 3, "type": "long"}],
+                [{"name": "m", "type": "long"}, {"name": "m", "type": "string"}],
+            )
         ],
         *[
             (lambda kind=kind: AvroPayload(RECORD | {"fields": [{"name": "m", "type": kind}]}), Code.BAD_PAYLOAD)

@@ -213,6 +213,8 @@ class AvroPayload(Payload):
         fields = described.get("fields")
         if not isinstance(fields, list) or not all(map(_is_avro_field, fields)):
             raise _bad_avro(f"has the fields {shown(fields)}")
+        if len({each["name"] for each in fields}) < len(fields):
+            raise _bad_avro("gives two fields one name")
         return described
 
     @property
