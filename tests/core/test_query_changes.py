@@ -172,3 +172,10 @@ def test_a_change_survives_a_crash_in_the_step_that_makes_it() -> None:
     usual = run_stream(first, [left, right], changes={2: second}).output
     crashed = run_stream(first, [left, right], changes={2: second}, restart_after=2, buckets=3).output
     assert rows(crashed) == rows(usual)
+
+
+@pytest.mark.parametrize("other", [{"probability": False}, {"suffixes": ("_a", "_b")}])
+def test_a_local_run_keeps_its_output_columns(other: dict[str, Any]) -> None:
+    left, right = files(1), files(2)
+    with pytest.raises(QueryError, match=r"WA-2007: the query that continues has the columns a_"):
+        run_stream(join(0.5), [left, right], changes={2: join(0.5, **other)})

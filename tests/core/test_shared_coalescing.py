@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from infra.operators import OperatorDriver
 from whenabouts.conformance.random_policy import RandomPolicy
-from whenabouts.core import InputError, QueryError
+from whenabouts.core import EngineError, InputError, QueryError
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode
@@ -259,6 +259,19 @@ def test_queries_come_and_go_without_touching_the_others() -> None:
         again = outcome.output.filter(pc.equal(outcome.output[QUERY], "again"))["window_end"]
         assert pc.count_distinct(again).as_py() < 2 * STEPS - 8  # nothing for the time in between
         assert pc.max(again).as_py() >= (STEPS - 1) * 10 * SECOND
+
+
+def test_queries_that_would_move_groups_to_other_buckets_are_refused() -> None:
+    """Group columns that all queries have say in which bucket a row is, so that with several they must stay."""
+    rows = {"t": [1, 2, 3], "k": [1, 2, 3], "g": [1, 2, 3], "v": [1, 2, 3]}
+    files = [pa.table(rows), pa.table(rows | {"t": [4, 5, 6]})]
+    by_both = Coalesce(time="t", group=("k", "g"), values="v", window=4, slide=2)
+    by_one = Coalesce(time="t", group="k", values="v", window=4, slide=2)
+    first = SharedCoalescing(queries={"both": by_both})
+    then = SharedCoalescing(queries={"both": by_both, "one": by_one})
+    with pytest.raises(EngineError, match=r"WA-3032: .* bucket a row is were k, g and are k "):
+        run_stream(first, [files], changes={1: then}, buckets=2)
+    assert run_stream(first, [files], changes={1: then}).output.num_rows > 0
 
 
 def test_what_cannot_share_is_refused() -> None:

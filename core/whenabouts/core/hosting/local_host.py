@@ -14,7 +14,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.threads import each
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
-from whenabouts.core.errors import Code, NotFiniteWarning
+from whenabouts.core.errors import Code, EngineError, NotFiniteWarning, QueryError
 from whenabouts.core.hosting.host import warn_of_two_zones
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import (
@@ -148,14 +148,34 @@ class LocalHost:
     def step(self, arrivals: list[Arrival], watermark_us: int, demand: FlushMode, bucket: int = 0) -> Step:
         """One step of one bucket's operator."""
         step = self.operator.step(self._stores[bucket], arrivals, watermark_us, demand, max(self._greatest))
+        if self._output and not self._output[0].schema.equals(self.operator.output_schema):  # after `change`
+            raise QueryError(
+                Code.NOT_AVAILABLE,
+                f"the query that continues has the columns {', '.join(self.operator.output_schema.names)}, the one "
+                f"before it {', '.join(self._output[0].schema.names)}, or others of their types",
+                "the output of a local run is one table: leave its columns as they are",
+            )
         self._output += step.output
         self._rejected += step.rejected
         self.metrics += step.metrics
         return step
 
     def change(self, query: Query) -> None:
-        """Continue with another query over the same state."""
-        self._query, self.operator = query, limited(query.operator(self._schemas, streaming=True), self._state_limit)
+        """Continue with another query over the same state.
+
+        Raises EngineError WA-3032 for one that would look for keys in other buckets. The next step raises QueryError
+        WA-2007 for other output columns than before, unless the operator refuses the state.
+        """
+        operator = limited(query.operator(self._schemas, streaming=True), self._state_limit)
+        keys = [[each.keys.of(input) for input in range(len(self._schemas))] for each in (self.operator, operator)]
+        if len(self._stores) > 1 and keys[0] != keys[1]:
+            before, now = ([", ".join(of) or "none" for of in each] for each in keys)
+            raise EngineError(
+                Code.OTHER_QUERY,
+                f"the columns that say in which bucket a row is were {'; '.join(before)} and are {'; '.join(now)}",
+                "leave them as they are, or use one bucket",
+            )
+        self._query, self.operator = query, operator
 
     def commit(self) -> _Commit:
         """All that a checkpoint would hold."""
