@@ -74,6 +74,18 @@ def test_plans_follow_the_stream_and_the_rows_are_those_of_each_query_alone(
     assert_alone(outcome, files)
 
 
+def test_more_duplicates_than_rows_say_nothing_of_the_stream() -> None:
+    """Rows count as processed until the watermark shows that they are duplicates, which can be much later."""
+    at = [[0], [100] * 9, [90, 101], [200], [201], [300], [400]]
+    files = [pa.table({"t": [t * SECOND for t in ts], "k": ["x"] * len(ts), "a": range(len(ts))}) for ts in at]
+    found = Registry()
+    found.register("a", query("a"), stream="s")
+    outcome = run_stream(found.share(files[0].schema, adapt_every="1 s"), [files])
+    assert outcome.metrics["rows_rejected"] == outcome.rejects.num_rows == 8
+    alone = run(query("a"), [pa.concat_tables(files)]).output
+    assert sorted(map(repr, outcome.output.select(alone.column_names).to_pylist())) == sorted(map(repr, alone.to_pylist()))
+
+
 @pytest.mark.slow
 def test_what_a_bucket_decides_and_when_it_acts() -> None:
     """Eager while tuples coalesce; lazy when they hardly do; eager again. A repeated step decides the same."""

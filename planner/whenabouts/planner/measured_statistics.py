@@ -14,8 +14,9 @@ def measured_statistics(counts: Mapping[str, int], seconds: float, names: Iterab
     """The statistics of the queries of a shared operator, from its counts in ``seconds`` of event time.
 
     cp is ``coalesced.NAME`` / ``neighbours.NAME``, oop is rows out of order / rows processed. The rate is rows
-    processed per second, ``step_rows`` rows per step. Queries that have not produced an extent are left out. Raises:
-    QueryError WA-2072 unless ``seconds`` is above zero.
+    processed per second, ``step_rows`` rows per step. Queries that have not produced an extent are left out, and so are
+    all if no more rows were processed than were found to be duplicates, which had counted before: that says nothing of
+    the stream. Raises: QueryError WA-2072 unless ``seconds`` is above zero.
 
     >>> counts = {"rows_processed": 50, "rows_out_of_order": 5, "coalesced.hot": 30, "neighbours.hot": 40}
     >>> measured_statistics(counts, 10.0, ["hot", "cold"])
@@ -29,7 +30,7 @@ def measured_statistics(counts: Mapping[str, int], seconds: float, names: Iterab
     found = {}
     for name in names:
         pairs = counts.get(metrics.neighbours(name), 0)
-        if pairs and rows:
+        if pairs and rows > 0:
             late = min(counts.get(metrics.OUT_OF_ORDER, 0) / rows, 1.0)
             cp = counts.get(metrics.coalesced(name), 0) / pairs
             at_a_time = rows / steps if steps else None
