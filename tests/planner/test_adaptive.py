@@ -83,7 +83,9 @@ def test_more_duplicates_than_rows_say_nothing_of_the_stream() -> None:
     outcome = run_stream(found.share(files[0].schema, adapt_every="1 s"), [files])
     assert outcome.metrics["rows_rejected"] == outcome.rejects.num_rows == 8
     alone = run(query("a"), [pa.concat_tables(files)]).output
-    assert sorted(map(repr, outcome.output.select(alone.column_names).to_pylist())) == sorted(map(repr, alone.to_pylist()))
+    assert sorted(map(repr, outcome.output.select(alone.column_names).to_pylist())) == sorted(
+        map(repr, alone.to_pylist())
+    )
 
 
 @pytest.mark.slow
