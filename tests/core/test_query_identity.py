@@ -11,11 +11,13 @@ import pytest
 from whenabouts.core import EngineError, Interval, Point, within
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.durations import Duration
+from whenabouts.core.expressions.sql import parse_expression
 from whenabouts.core.hosting.query_identity import Identity, identity_of
 from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
+from whenabouts.core.wrappers.select_project import SelectProject
 
 SCHEMA = pa.schema({"t": pa.int64(), "u": pa.int64(), "k": pa.int64()})
 TIMES = {"left_time": Point("t"), "right_time": Point("t")}
@@ -73,6 +75,18 @@ def test_times_keep_their_columns(make: Any) -> None:
     by = deduplicated(joined(), "k"), deduplicated(joined(left_time=Point("u")), "k")
     with pytest.raises(EngineError, match=r"WA-3032: .*what left_time reads was t and is u"):
         identity(by[1]).check(identity(by[0]).to_json())
+
+
+def test_the_layout_of_a_condition_is_no_part_of_it() -> None:
+    """A query as text that was laid out otherwise is the same query."""
+
+    def filtered(where: str) -> SelectProject:
+        return SelectProject(query=joined(), where={"left": parse_expression(where)})
+
+    before = identity(filtered("k > 1 AND u = 2")).to_json()
+    identity(filtered("k > 1\n    AND u = 2")).check(before)
+    with pytest.raises(EngineError, match=r"WA-3032: .*where was "):
+        identity(filtered("k > 1 AND u = 3")).check(before)
 
 
 def test_identities_of_earlier_releases_say_nothing_of_either() -> None:

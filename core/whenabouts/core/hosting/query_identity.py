@@ -26,7 +26,7 @@ VERSION = 1
 """Version of the layout of an engine's state; a release that cannot read older state has a higher one."""
 
 _SLOTS = "the width of time slots"
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
+_PASSING = re.compile(r" at 0x[0-9a-fA-F]+(?=>)|, place=\(\d+, \d+\)(?=\))")
 
 
 @dataclass(frozen=True)
@@ -197,12 +197,13 @@ def _differences(old: dict[str, str], new: dict[str, str], name: str) -> list[st
 
 
 def _lasting(text: str) -> str:
-    """The text without memory addresses, which differ between processes: a function is identified by its name.
+    """The text without memory addresses, which differ between processes: a function is identified by its name; and
+    without the places of expressions in a query as text, which may be laid out otherwise.
 
-    >>> _lasting("<function near at 0x7f3c2a0d5b20>")
-    '<function near>'
+    >>> _lasting("<function near at 0x7f3c2a0d5b20>"), _lasting("Expression('column', place=(1, 62))")
+    ('<function near>', "Expression('column')")
     """
-    return _ADDRESS.sub("", text)
+    return _PASSING.sub("", text)
 
 
 def _other(what: str) -> EngineError:
