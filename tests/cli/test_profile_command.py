@@ -107,6 +107,8 @@ def test_files_without_any_time_that_can_be_read(tmp_path: Path, cli: Cli) -> No
     done = cli("profile", str(tmp_path / "t.csv"), "--time", "t", "--strict")
     assert done.exit_code == 1
     assert "Column 't' has no usable time in 50 rows: 1 wrong" in done.stdout
+    done = cli("profile", str(tmp_path / "t.csv"), "--time", "t", "--arrival", "x")
+    assert (done.exit_code, done.stderr) == (3, "error: WA-1001: the table has no column 'x' (hint: it has t)\n")
     (tmp_path / "t.csv").write_text("t\n" + "1700000000\n" * 49 + "9999999999999\n")
     done = cli("profile", str(tmp_path / "t.csv"), "--time", "t", "--time-unit", "s", "--strict")
     assert done.exit_code == 1

@@ -135,6 +135,7 @@ def test_explain_tells_what_the_windows_imply(cli: Cli, files: Path) -> None:
         ("window-join a=a.csv c=c.csv --time t --window a,c=1s --lateness 1s,2s,3s", 2, "one for each input"),
         ("window-join a=a.csv c=c.csv --time t --window a,c=1s --strategy quick", 2, "WA-2006"),
         ("window-join a=a.csv c=c.csv --time u --window a,c=1s", 3, "WA-1001"),
+        ("window-join a=a.csv c=c.csv --on x --time t --window a,c=1s --stream", 3, "no key column 'x'"),
         ("window-join a=a.csv c=c.csv --time t --window a,c=1s --time-slots 0s", 2, "time_slots is 0"),
         ("window-join a=a.csv b=b.csv --time t --time b=lo,hi --window a,b=1s@0.5 --time-slots 1s", 2, "WA-2041"),
     ],

@@ -46,6 +46,7 @@ def with_measured(query: _Q, inputs: tuple[Input, ...]) -> tuple[_Q, list[str]]:
 
 def rates_of(query: WindowJoin, inputs: tuple[Input, ...]) -> dict[str, float]:
     """Rows per second and key by stream; empty if one has no rows. Only times and keys of the files are in memory."""
+    query.operator([source.schema for source in inputs], streaming=False)  # refuses columns that are missing
     samples = {}
     for index, source in enumerate(inputs):
         spec = query.spec(source.name)

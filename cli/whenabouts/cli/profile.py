@@ -108,7 +108,8 @@ def _unreadable(source: Input, columns: tuple[str, ...], rules: ClockRules) -> t
     rows, found = source.unparsable, []
     at = np.array(source.unparsable_at, np.int64)
     outside = np.array([code == Code.TIME_OUT_OF_RANGE for code in source.unparsable_codes], bool)
-    for column in dict.fromkeys(columns if rows.num_rows else ()):
+    there = [name for name in columns if name in rows.column_names]  # the profile refuses others
+    for column in dict.fromkeys(there if rows.num_rows else ()):
         written, type_ = rows.column(column), source.schema.field(column).type
         alone = pa.table({column: written})
         beside = 0
