@@ -459,6 +459,12 @@ def test_bad_arguments_have_codes(table: Any, options: dict[str, Any], code: Cod
         (pa.array(range(19_000, 19_050), pa.int32()).cast(pa.date32()), "type"),
         (pa.array(range(1_700_000_000, 1_700_000_050), pa.int32()), "type"),
         (pa.array([2**64 - 1] * 5 + [NOW + n * SECOND for n in range(50)], pa.uint64()), "out of range"),
+        (
+            pa.array([2**31 - 1, -(2**31)] + [19_000 + n for n in range(50)], pa.int32()).cast(pa.date32()),
+            "out of range",
+        ),
+        (pa.array([253_402_300_800_000_000] * 5 + [NOW + n * SECOND for n in range(50)]), "out of range"),
+        (pa.array([253_402_300_800.0] * 5 + [1.7e9 + n for n in range(50)]), "out of range"),
         (pa.array([20_240_101 + n for n in range(25)]), "unit"),
         (pa.array([float("nan"), None] + [1.7e9 + n for n in range(50)]), "float"),
     ],
@@ -479,6 +485,41 @@ def test_groups_of_any_plain_type(group: list[Any]) -> None:
         assert [each.rows for each in found.groups.values()] == [100, 100, 100]
         assert json.dumps(found.to_dict(), allow_nan=False)
         assert found.with_interval(table).num_rows == 300
+
+
+@pytest.mark.parametrize("max_rows", [1_000, 100])
+def test_groups_of_floats_are_those_of_keys(max_rows: int) -> None:
+    """NaN equals NaN, and -0.0 equals 0.0, among all rows and in a sample; each has its own intervals."""
+    us = np.where(np.arange(900) % 3 == 0, poisson(0, 900) // MINUTE * MINUTE, poisson(1, 900))
+    table = pa.table({"t": us, "g": [float("nan"), 0.0, 1.0, float("nan"), -0.0, 1.0] * 150})
+    found = profile(table, "t", group="g", max_rows=max_rows)
+    assert sorted(map(repr, found.groups)) == ["0.0", "1.0", "nan"]
+    assert [each.rows for each in found.groups.values()] == [300, 300, 300]
+    ends = found.with_interval(table)
+    assert {b - a for a, b in zip(ends["t_min"][::3].to_pylist(), ends["t_max"][::3].to_pylist(), strict=True)} == {
+        MINUTE
+    }
+
+
+def test_a_group_of_which_the_sample_has_no_row_has_no_offset() -> None:
+    seen = poisson(0, 3_000)
+    rare = np.where(np.abs(np.arange(3_000) - 1_000) < 20, 1, 0)
+    table = pa.table({"t": seen - MS, "g": rare, "seen": seen})
+    samples = [profile(table, "t", group="g", arrival="seen", max_rows=20, seed=seed) for seed in range(5)]
+    assert all(sorted(found.groups) == [0, 1] for found in samples)
+
+
+def test_group_columns_that_python_cannot_hold_have_a_code() -> None:
+    late = pa.array([253_402_300_800] * 100, pa.int64()).cast(pa.timestamp("s"))
+    for max_rows in (1_000, 50):
+        with pytest.raises(InputError, match="WA-1007: a group column has times outside the years 1 to 9999"):
+            profile(pa.table({"t": poisson(0, 100), "g": late}), "t", group="g", max_rows=max_rows)
+
+
+def test_an_hour_back_at_the_end_of_the_calendar_is_a_step() -> None:
+    last = 253_402_300_799_999_999
+    us = last - 4_000 * SECOND + np.concatenate([np.arange(3_000), np.arange(3_000) - 600]) * SECOND
+    assert "clock step" in kinds({"t": us})
 
 
 def test_a_group_on_gps_time_is_named_when_the_arrival_is_known() -> None:

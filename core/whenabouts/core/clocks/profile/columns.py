@@ -13,6 +13,7 @@ from whenabouts.core.arrays.plain_types import plain
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.clocks.profile.findings import Finding, examples, percent
+from whenabouts.core.clocks.profile.group_keys import key_values, one_zero
 from whenabouts.core.clocks.profile.scattered_columns import (
     Counted,
     Known,
@@ -301,7 +302,7 @@ def _coded(columns: pa.Table, rows: int) -> tuple[IntArray, pa.Table]:
     """A number for the values of each row, and the values by number."""
     codes = np.zeros(rows, np.int64)
     for column in columns.columns:
-        encoded = column.combine_chunks()
+        encoded = one_zero(column).combine_chunks()
         encoded = encoded if pa.types.is_dictionary(encoded.type) else encoded.dictionary_encode()
         encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
         indices = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64) + 1
@@ -311,7 +312,7 @@ def _coded(columns: pa.Table, rows: int) -> tuple[IntArray, pa.Table]:
 
 
 def _keys(columns: pa.Table) -> tuple[Key, ...]:
-    return tuple(zip(*(column.to_pylist() for column in columns.columns), strict=True))
+    return tuple(zip(*map(key_values, columns.columns), strict=True))
 
 
 def with_ends(

@@ -315,6 +315,8 @@ def _steps(read: Readings, each: dict[tuple[Any, ...], GroupProfile]) -> Iterato
     for key, at in _members(read) if len(each) > 1 or () not in each else [((), np.arange(len(read.us)))]:
         if _number(read, key) == len(read.keys):
             continue  # small groups together: the rows of many clocks
+        if not len(at):
+            continue  # none of its rows is in the sample
         us, found = read.us[at], each[key]
         if read.arrival_us is None:
             steps = backward_steps(us)

@@ -23,6 +23,7 @@ from whenabouts.core.arrays.plain_types import plain_type
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.profile.gaps import Outage, outages
 from whenabouts.core.clocks.profile.granules import the_lattice
+from whenabouts.core.clocks.profile.group_keys import key_values
 from whenabouts.core.clocks.profile.units import RawTimes, Verdict, raw_times, unit_counts, verdict
 
 Batches = Iterator[pa.RecordBatch]
@@ -245,7 +246,7 @@ class Tallied(NamedTuple):
         """The counts of each group."""
         lattice = the_lattice()
         names = [name for name in self.counts.column_names if name.startswith("g")]
-        keys = zip(*(self.counts.column(name).to_pylist() for name in names), strict=True)
+        keys = zip(*(key_values(self.counts.column(name)) for name in names), strict=True)
         places: dict[tuple[Any, ...], list[int]] = {}
         for at, key in enumerate(keys if names else [()] * self.counts.num_rows):
             places.setdefault(key, []).append(at)

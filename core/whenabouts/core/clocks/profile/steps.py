@@ -15,6 +15,7 @@ from whenabouts.core.clocks.profile.findings import Finding, examples
 from whenabouts.core.clocks.profile.gaps import instant
 from whenabouts.core.clocks.profile.granules import HOUR, MINUTE
 from whenabouts.core.durations import format_duration
+from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
 
 _SIDE = 10
 """So many rows on one side of a step all lie on its side."""
@@ -184,6 +185,8 @@ def zones_of(step: Step, granule_us: int) -> list[str]:
     error = min(_ERRORS * step.error_us, _MOST_OFF)
     if abs(abs(step.by_us) - HOUR) > max(granule_us, MINUTE, error):
         return []
+    if not FIRST_US + 2 * HOUR <= step.before_us <= LAST_US - 2 * HOUR:
+        return []  # what is around the step would leave the calendar
     reading = (_EPOCH + timedelta(microseconds=step.before_us)).replace(microsecond=0)
     readings = [reading + timedelta(minutes=15 * quarter) for quarter in range(-8, 9)]
     return [name for name in _zones() if _shifts(name, readings, -1 if step.by_us < 0 else 1)]

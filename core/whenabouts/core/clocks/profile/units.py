@@ -171,7 +171,7 @@ def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
     present = column.drop_null() if column.null_count else column
     unread = None if pa.types.is_timestamp(type_) or pa.types.is_int64(type_) else str(type_)
     if pa.types.is_date(type_):
-        present, type_ = present.cast(pa.timestamp("us")), pa.timestamp("us")
+        present, type_ = _instants(present), pa.timestamp("us")
     if pa.types.is_floating(type_):
         floats = np.asarray(present.cast(pa.float64()).to_numpy(), np.float64)
         number = np.isfinite(floats)
@@ -195,6 +195,14 @@ def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
         f"time column {name!r} is {given}",
         "give a timestamp column or int64 microseconds (`whenabouts profile` parses text in files)",
     )
+
+
+def _instants(dates: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Dates as timestamps; what microseconds cannot hold lies just outside the calendar."""
+    us_each = 86_400_000_000 if pa.types.is_date32(dates.type) else 1_000
+    numbers = np.asarray(dates.cast(pa.int32() if pa.types.is_date32(dates.type) else pa.int64()).to_numpy(), np.int64)
+    us = np.clip(numbers, FIRST_US // us_each - 1, LAST_US // us_each + 1) * us_each
+    return pa.chunked_array([pa.array(us, pa.timestamp("us"))])
 
 
 def settled(raw: RawTimes, rows: IntArray, name: str) -> Settled:
@@ -274,17 +282,22 @@ def _float_finding(raw: RawTimes, unit: str, median: float, findings: list[Findi
 
 
 def _microseconds(numbers: IntArray | FloatArray, per_second: int) -> tuple[IntArray, BoolArray]:
-    """Numbers of a unit in microseconds, and which lie outside the years 1 to 9999 (they have the value 0)."""
+    """Numbers of a unit in microseconds, and which lie outside the years 1 to 9999 (they have the value 0).
+
+    >>> [found.tolist() for found in _microseconds(np.array([253_402_300_799, 253_402_300_800, 2**62]), 1)]
+    [[253402300799000000, 0, 0], [False, True, True]]
+    """
     first, last = FIRST_US * per_second / 1e6, LAST_US * per_second / 1e6
-    outside = (numbers < first) | (numbers > last)
+    outside = (numbers < first) | (numbers > last)  # but for the rounding of the ends
     if outside.any():
         numbers = np.where(outside, 0, numbers)
     if numbers.dtype == np.float64:
-        return np.rint(numbers * (1e6 / per_second)).astype(np.int64), outside
-    whole = numbers.astype(np.int64, copy=False)
-    if per_second > 1_000_000:
-        return whole // (per_second // 1_000_000), outside
-    return (whole * (1_000_000 // per_second) if per_second < 1_000_000 else whole), outside
+        us = np.rint(numbers * (1e6 / per_second)).astype(np.int64)
+    else:
+        us = numbers.astype(np.int64, copy=False)
+        us = us // (per_second // 1_000_000) if per_second > 1_000_000 else us * (1_000_000 // per_second)
+    beyond = (us < FIRST_US) | (us > LAST_US)
+    return (np.where(beyond, 0, us), outside | beyond) if beyond.any() else (us, outside)
 
 
 def _sentinels(numbers: IntArray | FloatArray, us: IntArray, kept: BoolArray, us_each: float) -> tuple[Sentinel, ...]:
