@@ -46,7 +46,13 @@ def test_bounds_the_wrong_way_round() -> None:
         between("5s", "1s", confidence=0.5)
 
 
-@pytest.mark.parametrize("bounds", [(-(2**61), 5), (0, 2**62 - 1), (0, MAX_DURATION_US + 2)])
+@pytest.mark.parametrize("bounds", [(2**62, 2**62), (-(2**63), -(2**62))])
+def test_missing_bounds_on_the_wrong_side_admit_nothing(bounds: tuple[int, int]) -> None:
+    with pytest.raises(QueryError, match="WA-2005.*admits no difference"):
+        Condition(*bounds, 0.5)
+
+
+@pytest.mark.parametrize("bounds", [(-(2**61), 5), (0, 2**62 - 1), (0, MAX_DURATION_US + 2), (0, 2**63)])
 def test_bounds_are_no_longer_than_durations_but_for_those_that_bound_nothing(bounds: tuple[int, int]) -> None:
     """A stream would reckon with them beyond int64."""
     with pytest.raises(QueryError, match="WA-2002"):

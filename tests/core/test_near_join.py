@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from whenabouts.core.arrays.key_time_order import Times
 from whenabouts.core.arrays.threads import using
 from whenabouts.core.times.limits import UNBOUNDED_US
+from whenabouts.core.times.templates import Template
 from whenabouts.core.timing_join import near_join, near_pairs, strategies
 from whenabouts.core.timing_join.candidate_ranges import kinds_of, sides_of
 
@@ -27,14 +29,20 @@ def times(
     return Times(t_min, t_max, None if keys is None else rng.integers(0, keys, rows))
 
 
-def answer(base: Times, target: Times, window: tuple[int, int], chunk_pairs: int = 1 << 24) -> list[object]:
+def options(**more: Any) -> dict[str, Any]:
+    return {"strategy": "auto", "base_lengths": LENGTHS, "target_lengths": LENGTHS} | more
+
+
+def answer(
+    base: Times, target: Times, window: tuple[int, int], chunk_pairs: int = 1 << 24, **more: Any
+) -> list[object]:
     """Pairs in their order, and all counts."""
     counters = strategies.CorrelationCounters()
     expected: list[tuple[int, int]] = []
     chunks = list(
         strategies.correlate(
-            base, target, *window, CONFIDENCE, strategy="auto", base_lengths=LENGTHS, target_lengths=LENGTHS,
-            counters=counters, chunk_pairs=chunk_pairs, expect=lambda *counts: expected.append(counts),
+            base, target, *window, CONFIDENCE, counters=counters, chunk_pairs=chunk_pairs,
+            expect=lambda *counts: expected.append(counts), **options(**more),
         )
     )  # fmt: skip
     assert all(len(chunk[0]) <= chunk_pairs for chunk in chunks)
@@ -42,16 +50,14 @@ def answer(base: Times, target: Times, window: tuple[int, int], chunk_pairs: int
     return [pairs, counters, expected]
 
 
-def generally(base: Times, target: Times, window: tuple[int, int]) -> list[object]:
+def generally(base: Times, target: Times, window: tuple[int, int], **more: Any) -> list[object]:
     with patch.object(strategies, "near_pairs", return_value=None):
-        return answer(base, target, window)
+        return answer(base, target, window, **more)
 
 
-def is_near(base: Times, target: Times, window: tuple[int, int]) -> bool:
-    sides = sides_of(
-        base, target, *window, CONFIDENCE, strategy="auto", base_lengths=LENGTHS, target_lengths=LENGTHS,
-        base_templates=(), target_templates=(), base_is_right=False,
-    )  # fmt: skip
+def is_near(base: Times, target: Times, window: tuple[int, int], **more: Any) -> bool:
+    given = options(base_templates=(), target_templates=(), base_is_right=False) | more
+    sides = sides_of(base, target, *window, CONFIDENCE, **given)
     return near_join.near_pairs(sides, kinds_of(sides)) is not None
 
 
@@ -100,14 +106,66 @@ def test_rows_of_one_length_have_the_pairs_of_the_general_way(
         assert len(expected[0][0]) > 30  # type: ignore[index]
 
 
-@pytest.mark.parametrize("side", ["base", "target"])
-def test_rows_of_several_lengths_that_are_few_go_the_general_way(side: str) -> None:
-    base, target = times(3_000, 3_000_000, None, 1, length=700), times(3_000, 3_000_000, None, 2, length=20)
-    several = base if side == "base" else target
-    several.t_min[::3] -= 100
-    window = (-3_000, 3_000)
-    assert not is_near(base, target, window)
-    assert len(answer(base, target, window)[0][0]) > 30  # type: ignore[index]
+SHAPES = (
+    Template(((0, 400, 0.5), (400, 1_500, 0.0), (1_500, 2_000, 0.5))),
+    Template(((0, 10, 0.25), (10, 700, 0.5), (700, 701, 0.25))),
+    Template(((0, 1, 1.0),)),
+)
+
+
+def with_kinds(rows: Times, kind: str, seed: int) -> tuple[Times, tuple[Template, ...]]:
+    """The same rows with templates, or with few lengths."""
+    number = np.random.default_rng(seed).integers(0, 3, len(rows)).astype(np.int32)
+    if kind == "templates":
+        lengths = np.array([shape.length_us for shape in SHAPES])[number]
+        return Times(rows.t_max - lengths, rows.t_max, rows.key, number), SHAPES
+    if kind == "few lengths":
+        return Times(rows.t_max - np.array([20, 700, 2_000])[number], rows.t_max, rows.key), ()
+    if kind == "one length":
+        return Times(rows.t_max - 700, rows.t_max, rows.key), ()
+    return rows, ()
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("keys", [None, 40])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("templates", "templates"), ("templates", "many lengths"), ("one length", "templates"),
+        ("few lengths", "few lengths"), ("one length", "few lengths"), ("few lengths", "one length"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("window", [(-3_000, 3_000), (500, 2_500), (-300, 400), (100, 101), (2**58, 2**58), None])
+def test_rows_of_several_kinds_have_the_pairs_of_the_general_way(
+    window: tuple[int, int] | None, kinds: tuple[str, str], keys: int | None, ordered: bool
+) -> None:
+    span = 8_000_000 // (keys or 1)
+    narrow = window in ((-300, 400), (100, 101), (2**58, 2**58))  # too narrow for long intervals, or too far
+    window = window or (-UNBOUNDED_US, -194 * span // 100)
+    (base, left), (target, right) = (
+        with_kinds(times(3_000, span, keys, seed, ordered=ordered), kind, seed) for seed, kind in enumerate(kinds)
+    )
+    for more in ({}, {"base_is_right": True}):
+        more = more | {"base_templates": left, "target_templates": right}
+        expected = generally(base, target, window, **more)
+        for rows_at_once in (1 << 14, 500):
+            with patch.object(near_join, "_ROWS_AT_ONCE", rows_at_once):
+                assert answer(base, target, window, **more) == expected
+        assert is_near(base, target, window, **more)
+        assert narrow or len(expected[0][0]) > 30  # type: ignore[index]
+
+
+def test_pairs_that_the_thresholds_of_templates_leave_open_are_decided_as_in_the_general_way() -> None:
+    base, target = (with_kinds(times(2_000, 1_000_000, None, seed), "templates", seed)[0] for seed in (1, 2))
+    more = {"base_templates": SHAPES, "target_templates": SHAPES}
+    probed = 0
+    for width in range(1_395, 1_405):  # narrower than the supports: both tails matter
+        window = (-width // 2, width // 2)
+        found = answer(base, target, window, **more)
+        assert found == generally(base, target, window, **more)
+        assert is_near(base, target, window, **more)
+        probed += found[1].probed  # type: ignore[attr-defined]
+    assert probed > 100
 
 
 def test_chunks_and_threads_give_the_same_pairs() -> None:

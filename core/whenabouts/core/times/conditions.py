@@ -20,7 +20,7 @@ from whenabouts.core.durations import (
     whole_of,
 )
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.times.limits import UNBOUNDED_US
+from whenabouts.core.times.limits import ALWAYS_US, NEVER_US, UNBOUNDED_US
 
 LEAST_CONFIDENCE = 5e-324
 """As a confidence: every pair that is possible at all. The smallest positive double."""
@@ -53,7 +53,7 @@ class Condition:
 
     Built by `within`, `deadline`, `delay`, `between`, `possibly` and `overlaps`. Raises QueryError WA-2001 for a
     confidence outside (0, 1], WA-2002 for bounds that are no integers, or longer than durations are but for those that
-    bound nothing (`UNBOUNDED_US`), WA-2005 for `lo > hi`.
+    bound nothing (`UNBOUNDED_US`), WA-2005 for bounds that admit nothing.
     """
 
     lo_us: int
@@ -65,7 +65,8 @@ class Condition:
         for name, bound in (("lo_us", self.lo_us), ("hi_us", self.hi_us)):
             if (whole := whole_of(bound)) is None:
                 raise QueryError(Code.BAD_DURATION, f"{name} is {bound!r}", "give whole microseconds, or use within()")
-            if MAX_DURATION_US + 1 < abs(whole) < UNBOUNDED_US:  # one more: `decided_by` widens the longest
+            # One more: `decided_by` widens the longest.
+            if MAX_DURATION_US + 1 < abs(whole) < UNBOUNDED_US or not NEVER_US <= whole <= ALWAYS_US:
                 raise QueryError(
                     Code.BAD_DURATION,
                     f"{name} is {whole}",
@@ -77,6 +78,12 @@ class Condition:
                 Code.EMPTY_CONDITION,
                 f"the condition admits no difference: lo {self.lo_us} us > hi {self.hi_us} us",
                 "swap the bounds",
+            )
+        if self.lo_us >= UNBOUNDED_US or self.hi_us <= -UNBOUNDED_US:
+            raise QueryError(
+                Code.EMPTY_CONDITION,
+                f"the condition admits no difference: from {self.lo_us} us to {self.hi_us} us",
+                "no bound at all is lo_us=-(2**62) or hi_us=2**62",
             )
 
     @property

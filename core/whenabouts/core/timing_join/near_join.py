@@ -5,20 +5,19 @@ targets from all over memory. Here the pairs of some thousand base rows are writ
 cache, and most need only the positions. Base rows in no order of time are searched by key and time; their pairs
 are then written in the order of the rows all the same, so that gathering columns reads memory forwards.
 
-The pairs, their order and the counts are those of the general way, which is left to rows with many candidates and to
-rows of several kinds.
+The pairs, their order and the counts are those of the general way, which is left to rows with many candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.grouped_words import GroupedRows, rows_in_groups
-from whenabouts.core.arrays.key_time_order import Times, nearly_in_order
+from whenabouts.core.arrays.key_time_order import nearly_in_order
 from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.threads import both, cuts, each
 from whenabouts.core.arrays.typing import IntArray
@@ -26,8 +25,9 @@ from whenabouts.core.probability.match_thresholds import fill_kind_bounds
 from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
 from whenabouts.core.times.limits import ALWAYS_US, FARTHEST_US, NEVER_US
 from whenabouts.core.timing_join.candidate_ranges import Sides
-from whenabouts.core.timing_join.length_classes import RowKinds
-from whenabouts.core.timing_join.near_pairs import MANY, RUN, fill_near_pairs, rows_in_order
+from whenabouts.core.timing_join.length_classes import NO_KINDS, RowKinds
+from whenabouts.core.timing_join.near_pairs import MANY, RUN, fill_near_pairs, keys_in_order, rows_in_order
+from whenabouts.core.timing_join.pair_decision import KindThresholds
 from whenabouts.core.timing_join.pair_fill import PASSED, STATE_SLOTS
 from whenabouts.core.timing_join.range_search import locate, scatter_rows
 from whenabouts.core.timing_join.short_fill import MOST_CANDIDATES
@@ -43,14 +43,22 @@ _FARTHER = 4 * FARTHEST_US
 class _Search:
     """What all blocks of a join share.
 
-    `base`: the order in which base rows are searched; None: as they came. `span`: int64[1, 4], if all rows of a side
-    have the same length: where twice the midpoints of partners lie, from twice a row's t_max.
+    `base`: the order in which base rows are searched; None: as they came. Rows are searched by key and twice the
+    midpoint, or, if they are of several kinds, by key and shifted anchor. `span`: int64[n, 4] for n kinds of base rows,
+    where partners lie, from a row's anchor (from twice the anchor, if all rows of a side are of one kind); None: from
+    each row's own length. `kinds`: what decides the other pairs; NO_KINDS: the kernel of two uniforms.
     """
 
     sides: Sides
     base: GroupedRows | None
     target: GroupedRows
     span: IntArray | None
+    kinds: KindThresholds
+
+    @property
+    def by_anchor(self) -> bool:
+        """Whether rows are of several kinds."""
+        return self.kinds is not NO_KINDS
 
 
 def near_pairs(sides: Sides, of: RowKinds | None) -> tuple[Pairs, IntArray] | None:
@@ -58,9 +66,9 @@ def near_pairs(sides: Sides, of: RowKinds | None) -> tuple[Pairs, IntArray] | No
 
     `of`: the kinds of the rows, if they have any. O(n) for n rows of both sides.
     """
-    if of is not None and not of.is_single:
+    if _are_many(sides):
         return None
-    search = _search_of(sides, None if of is None else _doubled(of, sides.target_lengths[0]))
+    search = _search_of(sides, of)
     rows = len(sides.base)
     most = MOST_CANDIDATES * max(rows, _ROWS_AT_ONCE)
     # The first rows usually show whether there are few.
@@ -85,6 +93,13 @@ def near_pairs(sides: Sides, of: RowKinds | None) -> tuple[Pairs, IntArray] | No
     return whole, state
 
 
+def _are_many(sides: Sides) -> bool:
+    """Whether rows have far too many candidates if times and keys are spread evenly: then ordering them is useless."""
+    (earliest, latest), width = sides.extent, sides.hi - sides.lo
+    even = len(sides.target) * width / (sides.keys * (latest - earliest + 1))
+    return width <= FARTHEST_US and even > 2 * MOST_CANDIDATES
+
+
 def _copied(end: int, pairs: Pairs, into: Pairs) -> None:
     for some, whole in zip(pairs, into, strict=True):
         whole[end - len(some) : end] = some
@@ -97,20 +112,27 @@ def _doubled(of: RowKinds, length: int) -> IntArray:
     return np.where((span > NEVER_US) & (span < ALWAYS_US), 2 * of_anchors - length, span)
 
 
-def _search_of(sides: Sides, span: IntArray | None) -> _Search:
-    as_it_came = nearly_in_order(sides.base.t_max)
-    base, target = both(
-        lambda: None if as_it_came else _by_midpoint(sides.base, sides),
-        lambda: _by_midpoint(sides.target, sides),
-        len(sides.base) + len(sides.target),
+def _search_of(sides: Sides, of: RowKinds | None) -> _Search:
+    base, target = sides.base, sides.target
+    if of is None or of.is_single:
+        kinds, span = NO_KINDS, None if of is None else _doubled(of, sides.target_lengths[0])
+        axes = (lambda: _sum(base.t_min, base.t_max)), (lambda: _sum(target.t_min, target.t_max))
+        earliest, latest = sides.extent
+        within = 2 * earliest, 2 * latest
+    else:
+        kinds, span = of.kinds.as_they_came(), of.span
+        axes, within = ((lambda: base.t_max), (lambda: _sum(target.t_max, of.shift))), None
+    as_it_came = nearly_in_order(base.t_max)
+    ordered_base, ordered_target = both(
+        lambda: None if as_it_came else rows_in_groups(axes[0](), base.key, sides.keys, within),
+        lambda: rows_in_groups(axes[1](), target.key, sides.keys, within),
+        len(base) + len(target),
     )
-    return _Search(sides, base, target, span)
+    return _Search(sides, ordered_base, ordered_target, span, kinds)
 
 
-def _by_midpoint(times: Times, sides: Sides) -> GroupedRows:
-    earliest, latest = sides.extent
-    doubled = np.add(times.t_min, times.t_max, out=large_array(len(times), np.int64))
-    return rows_in_groups(doubled, times.key, sides.keys, (2 * earliest, 2 * latest))
+def _sum(some: IntArray, others: IntArray) -> IntArray:
+    return np.add(some, others, out=large_array(len(some), np.int64))
 
 
 def _few_of_first(search: _Search) -> bool:
@@ -120,29 +142,51 @@ def _few_of_first(search: _Search) -> bool:
 
 def _ranges(search: _Search, part: slice) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
     """Positions and ranges of blocks of base rows in the order of the search, in arrays that are used again."""
-    sides, target, ordered = search.sides, search.target, search.base
+    base, target, ordered = search.sides.base, search.target, search.base
     size = max(min(_ROWS_AT_ONCE, part.stop - part.start), 1)
     bounds_of_some, ranges_of_some = np.empty((size, 4), np.int64), np.empty((size, 4), np.int32)
-    times_of_some, keys_of_some = np.empty((2, size), np.int64), np.zeros(size, np.int64)
-    kind = np.zeros(size, np.int32)
+    keys_of_some = np.zeros(size, np.int64)
     cursors = np.stack((target.starts[:-1], target.starts[:-1]))
+    bounds_of = _bounds(search, size)
     for start in range(part.start, part.stop, size):
-        count = min(size, part.stop - start)
-        rows, key = slice(start, start + count), keys_of_some[:count]
-        if ordered is None:
-            t_min, t_max = sides.base.t_min[rows], sides.base.t_max[rows]
-            key = key if sides.base.key is None else sides.base.key[rows]
-            position = np.arange(start, start + count, dtype=np.int32)
+        rows = slice(start, min(start + size, part.stop))
+        bounds, ranges, key = (each[: rows.stop - start] for each in (bounds_of_some, ranges_of_some, keys_of_some))
+        if ordered is not None:
+            position = ordered.position[rows]
+            keys_in_order(ordered.starts, start, key)
         else:
-            t_min, t_max, position = times_of_some[0, :count], times_of_some[1, :count], ordered.position[rows]
-            rows_in_order(*ordered, start, sides.base.t_min, t_min, t_max, key)
-        bounds, ranges = bounds_of_some[:count], ranges_of_some[:count]
-        if search.span is None:
-            fill_anchored_ranges(t_min, t_max, sides.lo, sides.hi, *sides.target_lengths, sides.confidence, bounds)
-        else:
-            fill_kind_bounds(2 * t_max, kind[:count], search.span, bounds)
+            position = np.arange(start, rows.stop, dtype=np.int32)
+            key = key if base.key is None else base.key[rows]
+        bounds_of(rows, position, bounds)
         locate(bounds, key, target.values, target.starts, True, cursors, ranges)
         yield position, ranges
+
+
+def _bounds(search: _Search, size: int) -> Callable[[slice, NDArray[np.int32], IntArray], None]:
+    """A function that computes the bounds of partners of up to `size` base rows, in the order of the search."""
+    sides, ordered, span = search.sides, search.base, search.span
+    if search.by_anchor:
+        anchors = sides.base.t_max if ordered is None else ordered.values
+
+        def by_kind(rows: slice, position: NDArray[np.int32], out: IntArray) -> None:
+            kind = search.kinds.base[rows if ordered is None else position]
+            fill_kind_bounds(anchors[rows], kind, span, out)
+
+        return by_kind
+    times_of_some, one_kind = np.empty((2, size), np.int64), np.zeros(size, np.int32)
+
+    def by_midpoint(rows: slice, position: NDArray[np.int32], out: IntArray) -> None:
+        if ordered is None:
+            t_min, t_max = sides.base.t_min[rows], sides.base.t_max[rows]
+        else:
+            t_min, t_max = times_of_some[:, : len(out)]
+            rows_in_order(ordered.values[rows], position, sides.base.t_min, t_min, t_max)
+        if span is None:
+            fill_anchored_ranges(t_min, t_max, sides.lo, sides.hi, *sides.target_lengths, sides.confidence, out)
+        else:
+            fill_kind_bounds(2 * t_max, one_kind[: len(out)], span, out)
+
+    return by_midpoint
 
 
 def _scatter(search: _Search, part: slice, out: NDArray[np.int32]) -> None:
@@ -165,7 +209,7 @@ def _filled(search: _Search, part: slice, given: NDArray[np.int32] | None, most:
         while True:
             count = fill_near_pairs(
                 lo, hi, confidence, ranges, base.t_min[rows], base.t_max[rows], start, target.t_min, target.t_max,
-                search.target.position, given is None, state, written, *out,
+                search.target.position, search.kinds, given is None, state, written, *out,
             )  # fmt: skip
             if count >= 0:
                 break

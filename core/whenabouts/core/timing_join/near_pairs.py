@@ -22,6 +22,7 @@ from whenabouts.core.arrays.jit import (
 )
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.probability.satisfaction_probability import fill_probabilities_at
+from whenabouts.core.timing_join.pair_decision import KIND_THRESHOLDS, KindThresholds, fill_decisions_at
 from whenabouts.core.timing_join.pair_fill import PASSED, PROBED, TAKEN
 
 PAIRS_AT_ONCE = 1 << 10
@@ -36,23 +37,25 @@ RUN = 8
 """Runs up to this length are written with a constant number of elements: outputs have room for one more."""
 
 
-@compiled((READ_INT64, READ_INT32, READ_INT64, INT64, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64))
+@compiled((READ_INT64, READ_INT32, READ_INT64, WRITE_INT64, WRITE_INT64))
 def rows_in_order(
     axis: IntArray,
     position: Positions,
-    starts: IntArray,
-    begin: int,
     t_min: IntArray,
     out_min: IntArray,
     out_max: IntArray,
-    out_key: IntArray,
 ) -> None:
-    """The times and keys of rows by key and midpoint from `begin` on, as many as there is room for."""
-    for i in range(len(out_key)):
-        at = np.uint64(begin + i)
+    """The times of rows, from their positions and twice their midpoints."""
+    for i in range(len(out_min)):
+        at = np.uint64(i)
         first = t_min[np.uint32(position[at])]
         out_min[i] = first
         out_max[i] = axis[at] - first
+
+
+@compiled((READ_INT64, INT64, WRITE_INT64))
+def keys_in_order(starts: IntArray, begin: int, out_key: IntArray) -> None:
+    """The keys of rows by key from `begin` on, as many as there is room for."""
     key, after = 0, len(starts) - 1
     while after - key > 1:
         middle = (key + after) >> 1
@@ -68,7 +71,7 @@ def rows_in_order(
 
 @compiled(INT64(
     INT64, INT64, FLOAT64, READ_INT32_2D, READ_INT64, READ_INT64, INT64, READ_INT64, READ_INT64, READ_INT32,
-    BOOL, WRITE_INT64, INT64, WRITE_INT32, WRITE_INT32,
+    KIND_THRESHOLDS, BOOL, WRITE_INT64, INT64, WRITE_INT32, WRITE_INT32,
 ))  # fmt: skip
 def fill_near_pairs(
     lo: int,
@@ -81,6 +84,7 @@ def fill_near_pairs(
     target_min: IntArray,
     target_max: IntArray,
     position: Positions,
+    kinds: KindThresholds,
     in_order: bool,
     state: IntArray,
     written: int,
@@ -89,7 +93,7 @@ def fill_near_pairs(
 ) -> int:
     """Write the pairs of base rows, the first of which is number `first_row`, after `written` others.
 
-    `ranges` are indices into `position`: the targets by key and midpoint. Times are by row.
+    `ranges` are indices into `position`: the targets in the order of the search. Times and `kinds` are by row.
     The pairs and their order are those of `fill_pairs`, and so is what it adds to the counts of `state`. Returns how
     many pairs there are then; with `state` unchanged NO_ROOM if there may be none, MANY if a row has many candidates.
     `in_order`: a row's targets are near those of the last one of its key, in the cache. Otherwise their positions are
@@ -98,8 +102,8 @@ def fill_near_pairs(
     room = len(out_base) - RUN
     doubtful_base, doubtful_target = np.empty(_MOST_DOUBTS, np.int32), np.empty(_MOST_DOUBTS, np.int32)
     probability = np.empty(_MOST_DOUBTS, np.float64)
-    sure = passed = 0
-    row = 0
+    sure = passed = probed = row = 0
+    by_kind = kinds.table.size > 0
     while row < len(ranges):
         # What some rows have in doubt is decided first, so that no written pair has to move.
         after, candidates, doubts = row, 0, 0
@@ -120,10 +124,14 @@ def fill_near_pairs(
         if written + candidates > room:
             return NO_ROOM
         passed += candidates
-        fill_probabilities_at(
-            base_min, base_max, target_min, target_max, doubtful_base[:doubts], doubtful_target[:doubts], lo, hi,
-            probability[:doubts],
-        )  # fmt: skip
+        pairs = doubtful_base[:doubts], doubtful_target[:doubts]
+        if by_kind:
+            probed += fill_decisions_at(
+                kinds, first_row, base_min, base_max, target_min, target_max, *pairs, lo, hi, probability[:doubts]
+            )
+        else:
+            fill_probabilities_at(base_min, base_max, target_min, target_max, *pairs, lo, hi, probability[:doubts])
+            probed += doubts
         first, decided = written, 0
         for number in range(row, after):
             i = np.uint64(number)
@@ -156,5 +164,5 @@ def fill_near_pairs(
         row = after
     state[PASSED] += passed
     state[TAKEN] += sure
-    state[PROBED] += passed - sure
+    state[PROBED] += probed
     return written

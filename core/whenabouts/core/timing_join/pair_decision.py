@@ -16,10 +16,12 @@ from whenabouts.core.arrays.jit import (
     FLOAT64,
     INT64,
     READ_INT32,
+    READ_INT64,
     READ_INT64_3D,
+    WRITE_FLOAT64,
     compiled,
 )
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import FloatArray, IntArray, Positions
 from whenabouts.core.probability.histogram_arrays import Shapes
 from whenabouts.core.probability.histogram_probability import SHAPES, UNIFORM, shape_probability
 from whenabouts.core.probability.satisfaction_probability import pair_probability
@@ -40,10 +42,14 @@ class KindThresholds(NamedTuple):
     target_shapes: Shapes
     base_is_right: bool
 
+    def as_they_came(self) -> KindThresholds:
+        """The same, for kernels that find rows by their positions."""
+        return self._replace(base=_read_only(self.base), target=_read_only(self.target))
+
     def in_order(self, base: NDArray[np.int32], target: NDArray[np.int32]) -> KindThresholds:
         """The same for rows taken in another order."""
         if self.table.shape[:2] == (1, 1):  # all rows of a side are of one kind
-            return self._replace(base=_read_only(self.base), target=_read_only(self.target))
+            return self.as_they_came()
         return self._replace(target=_read_only(self.target[target])).of_base(base)
 
     def of_base(self, base: NDArray[np.int32] | IntArray) -> KindThresholds:
@@ -53,8 +59,9 @@ class KindThresholds(NamedTuple):
 
 def _read_only(kinds: NDArray[np.int32]) -> NDArray[np.int32]:
     """An array as numba's type of the tuple has it."""
-    kinds.setflags(write=False)
-    return kinds
+    view = kinds.view()  # the array itself may be the caller's
+    view.setflags(write=False)
+    return view
 
 
 KIND_THRESHOLDS = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba ships no types
@@ -140,3 +147,50 @@ def probability_of_kinds(
         base_min, base_max, base_shape, target_min, target_max, target_shape,
         kinds.base_shapes, kinds.target_shapes, lo, hi,
     )  # fmt: skip
+
+
+@compiled(INT64(
+    KIND_THRESHOLDS, INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, READ_INT32, INT64, INT64,
+    WRITE_FLOAT64,
+))  # fmt: skip
+def fill_decisions_at(
+    kinds: KindThresholds,
+    first_row: int,
+    base_min: IntArray,
+    base_max: IntArray,
+    target_min: IntArray,
+    target_max: IntArray,
+    base_at: Positions,
+    target_at: Positions,
+    lo: int,
+    hi: int,
+    out: FloatArray,
+) -> int:
+    """Decide the pairs (base_at[i], target_at[i]) as `judge` does, and return how many took the canonical kernel.
+
+    All are positions among the rows as they came, and those of base rows are counted from `first_row`.
+    """
+    base_kind, target_kind, thresholds = kinds.base, kinds.target, kinds.table
+    unsettled = 0
+    for i in range(out.size):
+        base, target = np.uint64(base_at[i]), np.uint64(target_at[i])
+        sure, possible = compare_anchors(
+            thresholds, base_kind[np.uint64(first_row) + base], target_kind[target], target_max[target] - base_max[base]
+        )
+        out[i] = 1.0 if sure else (OPEN if possible else 0.0)
+        unsettled += possible & (not sure)
+    if unsettled:
+        templates = has_templates(kinds)
+        for i in range(out.size):
+            if out[i] == OPEN:
+                base, target = base_at[i], target_at[i]
+                times = base_min[base], base_max[base], target_min[target], target_max[target]
+                out[i] = (
+                    probability_of_kinds(
+                        lo, hi, times[0], times[1], base_kind[first_row + base], times[2], times[3],
+                        target_kind[target], kinds,
+                    )
+                    if templates
+                    else pair_probability(times[0], times[1], times[2], times[3], lo, hi)
+                )  # fmt: skip
+    return unsettled
