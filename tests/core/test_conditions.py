@@ -48,7 +48,7 @@ def test_bounds_the_wrong_way_round() -> None:
 
 @pytest.mark.parametrize("bounds", [(2**62, 2**62), (-(2**63), -(2**62))])
 def test_missing_bounds_on_the_wrong_side_admit_nothing(bounds: tuple[int, int]) -> None:
-    with pytest.raises(QueryError, match="WA-2005.*admits no difference"):
+    with pytest.raises(QueryError, match=r"WA-2005.*admits no difference"):
         Condition(*bounds, 0.5)
 
 
