@@ -42,6 +42,14 @@ def test_the_forms_of_window_joins_and_of_coalescing(cli: Cli, streams: Path) ->
     assert (done.exit_code, done.stdout) == (0, '"k","count"\n"b",1\n'), done.stderr
 
 
+def test_a_time_that_is_found_is_that_of_the_stream_though_another_has_its_alias(cli: Cli, streams: Path) -> None:
+    for name, time in (("x", "t"), ("y", "ts")):
+        (streams / f"{name}.csv").write_text(f"{time},k,{name}\n2024-05-01T10:00:00Z,a,1\n")
+    text = "SELECT y.x, x.y FROM x y, y x WHERE y.k = x.k AND WINDOW(y, x) = '2 s'"
+    done = cli("query", text, "--input", "x=x.csv", "--input", "y=y.csv", "-o", "-")
+    assert (done.exit_code, done.stdout) == (0, '"x","y"\n1,1\n'), done.stderr
+
+
 @pytest.mark.parametrize("how", ["", "--streaming --lateness 1s"])
 def test_the_form_of_a_join_aggregate(cli: Cli, streams: Path, how: str) -> None:
     text = (

@@ -77,8 +77,8 @@ def query(
     aliases = [source.alias for source in asked.sources]
     given = times_by_name(asked.streams, arguments, aliases)
     unnamed = [each for each in asked.sources if each.alias not in given and each.stream not in given]
-    streams_found = [each.stream for each in unnamed if each.stream in schemas]
-    times = given | {name: time_found(name, schemas[name], arguments) for name in streams_found}
+    with_files = [each for each in unnamed if each.stream in schemas]
+    times = given | {each.alias: time_found(each.stream, schemas[each.stream], arguments) for each in with_files}
     check_uncertainty(times.values(), arguments)
     with warnings_as_notes():
         bound = asked.bind(schemas, times, lateness_by_name(aliases, common.lateness))
