@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from whenabouts.core import Code, Histogram, InputError, Interval, Point, WhenaboutsError
 from whenabouts.core.arrays.record_batches import copy_of
+from whenabouts.core.expressions.tree import Expression, column
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN, TEMPLATE, times
 from whenabouts.core.runtime.event_reader import EventReader
-from whenabouts.core.runtime.protocol import Rejected
+from whenabouts.core.runtime.protocol import Reader, Rejected
 from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
 from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
 from whenabouts.core.state.segment_codec import decode, encode
+from whenabouts.core.wrappers.select_project import DerivingReader, wider
 
 
 def read(batch: pa.RecordBatch, spec: Point | Interval) -> tuple[pa.RecordBatch, dict[str, list[dict[str, object]]]]:
@@ -119,8 +121,14 @@ def test_calendar_ends() -> None:
         ({"t": [1], "v": [[1]]}, "WA-1002: column 'v' of later rows of the left input is list"),
     ],
 )
-def test_rows_of_another_schema_are_an_error_with_a_code(rows: dict[str, list[object]], error: str) -> None:
-    reader = EventReader(0, "left", pa.schema({"t": pa.int64(), "v": pa.int64()}), Point("t"))
+@pytest.mark.parametrize("computed", [(), (("w", column("v")),)], ids=["read", "computed"])
+def test_rows_of_another_schema_are_an_error_with_a_code(
+    rows: dict[str, list[object]], error: str, computed: tuple[tuple[str, Expression], ...]
+) -> None:
+    own = pa.schema({"t": pa.int64(), "v": pa.int64()})
+    reader: Reader = EventReader(0, "left", wider(own, computed), Point("t"))
+    if computed:
+        reader = DerivingReader(reader, len(own), computed)
     narrow = pa.record_batch({"more": ["x"], "v": pa.array([7], pa.int8()), "t": [3]})
     assert reader.raw(reader.read(narrow).block).to_pylist() == [{"t": 3, "v": 7}]
     with pytest.raises(InputError, match=error):

@@ -172,6 +172,27 @@ def test_kept_columns_identify_what_is_delivered_again() -> None:
     assert outcome.metrics["rows_replayed"] == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        ({"value": [b"{}"], "at": [1]}, "WA-1001: later rows of the left input have no column 'partition'"),
+        ({"partition": [1], "at": [1]}, "WA-1001: later rows of the left input have no column 'value'"),
+        ({"partition": [1], "value": [b"{}"]}, "WA-1001: later rows of the left input have no column 'at'"),
+        ({"partition": ["x"], "value": [b"{}"], "at": [1]}, "WA-1002: column 'partition' of later rows"),
+        ({"partition": [1], "value": [7], "at": [1]}, "WA-1002: column 'value' of later rows"),
+    ],
+)
+def test_payloads_of_another_schema_are_an_error_with_a_code(rows: dict[str, list[object]], error: str) -> None:
+    payload = JsonPayload({"t": "int64"}, keep="partition", received="at", max_ahead="1 d")
+    given = pa.schema({"value": pa.binary(), "partition": pa.int64(), "at": pa.int64()})
+    query = decoded(_query(on=()), {"left": payload})
+    reader = query.operator([given, pa.schema({"t": pa.int64()})], streaming=True).readers[0]
+    narrow = pa.record_batch({"at": [5], "value": [b'{"t": 3}'], "partition": pa.array([7], pa.int8())})
+    assert reader.raw(reader.read(narrow).block).to_pylist() == [{"t": 3, "partition": 7, "value": None}]
+    with pytest.raises(InputError, match=error):
+        reader.read(pa.record_batch(rows))
+
+
 def test_late_rows_are_rejected_in_the_decoded_columns() -> None:
     query = decoded(_query(on=(), lateness=Lateness()), JsonPayload({"id": "int64", "t": "int64"}))
     running = LocalHarness().open(query, Variant(streaming=True))

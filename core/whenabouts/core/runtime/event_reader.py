@@ -69,7 +69,7 @@ class EventReader:
 
     def read(self, rows: pa.RecordBatch) -> Events:
         """Split a raw batch into a block, with times in microseconds, and rejects with their codes. O(rows)."""
-        rows = self._conform(rows)
+        rows = conformed(rows, self.schema, self.name)
         columns, template, t_min, t_max = self._times(rows)
         named = zip(self.time.columns, columns, strict=True)
         self.units.observe(rows, {name: column.extremes for name, column in named if column.null is None})
@@ -154,32 +154,33 @@ class EventReader:
         """The user's columns of a block."""
         return pa.RecordBatch.from_arrays(block.columns[len(self._own) :], schema=self.schema)
 
-    def _conform(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        if rows.schema.equals(self.schema, check_metadata=True):
-            return rows
-        columns = [self._column(rows, field) for field in self.schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _column(self, rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        """A column in the reader's type. Raises InputError WA-1001 and WA-1002 for rows of another schema."""
-        if field.name not in rows.schema.names:
-            raise InputError(
-                Code.MISSING_COLUMN,
-                f"later rows of the {self.name} input have no column {field.name!r}",
-                columns_shown(rows.schema),
-            )
-        column = plain(rows.column(field.name))
-        if column.type == field.type:
-            return column
-        try:
-            return column.cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InputError(
-                Code.WRONG_TYPE,
-                f"column {field.name!r} of later rows of the {self.name} input is {column.type}, before it was "
-                f"{field.type}: {error}",
-                "all rows of an input have the same columns",
-            ) from error
+def conformed(rows: pa.RecordBatch, schema: pa.Schema, input: str) -> pa.RecordBatch:
+    """A raw batch in a reader's columns and types. Raises InputError WA-1001 and WA-1002 for rows of another schema."""
+    if rows.schema.equals(schema, check_metadata=True):
+        return rows
+    return pa.RecordBatch.from_arrays([_column(rows, field, input) for field in schema], schema=schema)
+
+
+def _column(rows: pa.RecordBatch, field: pa.Field, input: str) -> pa.Array:
+    if field.name not in rows.schema.names:
+        raise InputError(
+            Code.MISSING_COLUMN,
+            f"later rows of the {input} input have no column {field.name!r}",
+            columns_shown(rows.schema),
+        )
+    column = plain(rows.column(field.name))
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            Code.WRONG_TYPE,
+            f"column {field.name!r} of later rows of the {input} input is {column.type}, before it was "
+            f"{field.type}: {error}",
+            "all rows of an input have the same columns",
+        ) from error
 
 
 def _check_names(schema: pa.Schema, name: str) -> None:

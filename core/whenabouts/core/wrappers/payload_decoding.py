@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.arrays.plain_types import plain, plain_type
+from whenabouts.core.arrays.plain_types import plain_type
 from whenabouts.core.arrays.record_batches import separate_bytes
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.runtime.event_reader import check_time_column
+from whenabouts.core.runtime.event_reader import check_time_column, conformed
 from whenabouts.core.runtime.protocol import (
     NO_WATERMARK,
     Arrival,
@@ -127,6 +127,8 @@ class DecodingReader:
         self.input, self.name, self.time, self.units = inner.input, inner.name, inner.time, inner.units
         self.schema = inner.schema.append(pa.field(payload.column, pa.binary()))
         self.block_schema = inner.block_schema
+        self._given = pa.schema([self.schema.field(name) for name in (*payload.keep, payload.column)])
+        self._received = pa.schema([given.field(name) for name in [payload.received] if name is not None])
         self._inner, self._payload, self._decode = inner, payload, payload.decoder()
 
     def read(self, rows: pa.RecordBatch) -> Events:
@@ -160,9 +162,8 @@ class DecodingReader:
 
     def _decoded(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, BoolArray]:
         """The rows with this reader's columns, and which payloads could be decoded."""
-        payloads = plain(rows.column(self._payload.column)).cast(pa.binary())
+        *kept, payloads = conformed(rows, self._given, self.name).columns
         columns, good = self._decode(separate_bytes(payloads))
-        kept = [plain(rows.column(name)) for name in self._payload.keep]
         return pa.RecordBatch.from_arrays([*columns.columns, *kept, payloads], schema=self.schema), good
 
     def _widened(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -173,7 +174,7 @@ class DecodingReader:
         most_us = self._payload.max_ahead_us
         if most_us is None:
             return np.ones(rows.num_rows, bool)
-        received = microseconds(rows.column(self._payload.received))
+        received = microseconds(conformed(rows, self._received, self.name).column(0))
         fine = self._inner.ends(wide)[1] - received.us <= most_us
         return fine if received.null is None else fine | received.null
 

@@ -19,6 +19,7 @@ from whenabouts.core.costs.choices import Choice, Choosing, Held, Value, Workloa
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.tree import Expression, column, holds, values_of
 from whenabouts.core.runtime.changes import kept_changes
+from whenabouts.core.runtime.event_reader import conformed
 from whenabouts.core.runtime.protocol import (
     NO_WATERMARK,
     Arrival,
@@ -187,7 +188,7 @@ class DerivingReader:
     def read(self, rows: pa.RecordBatch) -> Events:
         """As `Reader.read`. Raises: QueryError WA-2093 for a number that overflows."""
         names = self.schema.names
-        block, rejected = self._inner.read(_with_computed(rows.select(names), self._derived))
+        block, rejected = self._inner.read(_with_computed(conformed(rows, self.schema, self.name), self._derived))
         return Events(block, [each._replace(rows=each.rows.select(names)) for each in rejected])
 
     @property
