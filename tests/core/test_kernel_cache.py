@@ -140,14 +140,22 @@ def next_of(x):
     return x + 1
 """
 
+SHAPE = """
+from typing import NamedTuple
+
+class Shape(NamedTuple):
+    FIELDS
+"""
+
 CALLER = """
 from numba import types
 from callee_of_a_test import Pair, STEP, next_of
+from shape_of_a_test import Shape
 from whenabouts.core.arrays.jit import INT64, compiled
 
 @compiled(INT64(types.NamedUniTuple(INT64, 2, Pair)))
 def answer(pair):
-    return 100 * next_of(pair.a) + STEP
+    return 100 * next_of(pair.a) + STEP + Shape(0, 1000).a
 """
 
 ANSWER = """
@@ -159,7 +167,8 @@ print(module.answer(module.Pair(1, 2)), sum(module.answer.stats.cache_hits.value
 
 @pytest.mark.slow
 def test_a_kernel_is_compiled_again_if_what_it_calls_has_changed(tmp_path: Path) -> None:
-    """As by an upgrade that leaves the kernel's own module as it was: a callee, a constant, the order of fields."""
+    """As by an upgrade that leaves the kernel's own module as it was: a callee, a constant, the order of fields of an
+    argument, and of what it makes itself."""
 
     def answer(text: str, *options: str) -> list[str]:
         (tmp_path / "callee_of_a_test.py").write_text(text)
@@ -170,6 +179,7 @@ def test_a_kernel_is_compiled_again_if_what_it_calls_has_changed(tmp_path: Path)
         return done.stdout.split()
 
     (tmp_path / "caller_of_a_test.py").write_text(CALLER)
+    (tmp_path / "shape_of_a_test.py").write_text(SHAPE.replace("FIELDS", "a: int; b: int"))
     text = CALLEE.replace("FIELDS", "a: int; b: int")
     assert answer(text) == ["201", "0"]
     assert answer(text) == ["201", "1"]
@@ -182,3 +192,5 @@ def test_a_kernel_is_compiled_again_if_what_it_calls_has_changed(tmp_path: Path)
     assert answer(text) == ["407", "1"]
     assert answer(text, "-OO")[0] == "407"
     assert answer(text) == ["407", "1"], "both have a place"
+    (tmp_path / "shape_of_a_test.py").write_text(SHAPE.replace("FIELDS", "b: int; a: int"))
+    assert answer(text) == ["1407", "0"]

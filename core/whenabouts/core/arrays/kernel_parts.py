@@ -1,5 +1,5 @@
-"""What the compiled code of a kernel is made of besides the text of its own module: the kernels that it calls, and the
-constants that it reads.
+"""What the compiled code of a kernel is made of besides the text of its own module: the kernels, other functions and
+classes that it calls, and the constants that it reads.
 
 To tell whether cached code is current, numba looks at the text of the kernel's own module only. A release that changes
 a kernel leaves its callers' modules as they are, and a cache outlives an upgrade: the callers would keep the old code.
@@ -30,8 +30,8 @@ def globals_read(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def digest_of_parts(kernel: Any) -> bytes:
-    """A digest of the signatures of a kernel and of all that it calls, of the texts of their modules, and of the
-    constants that they read."""
+    """A digest of the signatures of a kernel and of all that it calls, of the texts of their modules and of those that
+    have the other functions and the classes in them, and of the constants that they read."""
     digest = hashlib.blake2b(digest_size=16)
     for part in _parts(kernel, set()):
         digest.update(len(part).to_bytes(8))
@@ -48,13 +48,16 @@ def _parts(kernel: Any, seen: set[Any]) -> Iterator[bytes]:
         if isinstance(value, type(kernel)):
             if value not in seen:
                 yield from _parts(value, seen)
-        elif not isinstance(value, (ModuleType, FunctionType, type)):  # constants
+        elif isinstance(value, (FunctionType, type)):  # code that numba is given for it, and named tuples
+            yield _text(value.__module__, value)
+        elif not isinstance(value, ModuleType):  # constants
             yield pickle.dumps((name, value))
 
 
 @cache
-def _text(module: str, _: CodeType) -> bytes:
-    """A digest of the text of a module from which a function has its code: a module may be loaded again."""
+def _text(module: str, _: CodeType | FunctionType | type) -> bytes:
+    """A digest of the text of a module from which a function has its code, or which has a class: a module may be loaded
+    again."""
     loader = getattr(sys.modules.get(module), "__loader__", None)
     text = loader.get_source(module) if loader is not None and hasattr(loader, "get_source") else None
     return hashlib.blake2b((text or "").encode(), digest_size=16).digest()
