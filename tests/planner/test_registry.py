@@ -1,8 +1,10 @@
 """CoalescingEntry queries are grouped, planned together, pinned, exported and planned again."""
 
+import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pyarrow.compute as pc
 import pytest
 
@@ -187,7 +189,17 @@ def test_a_plan_survives_export_and_shows_what_changed() -> None:
     assert plan.diff(other.plan()) == {
         "q1": ("eager", "lazy"), "q2": ("eager", "lazy"), "q3": ("eager", "lazy"), "q6": ("lazy", None),
     }  # fmt: skip
-    for text in ("", "[]", '{"format": 2, "choices": {}}', '{"format": 1}'):
+    written = json.loads(plan.to_json())
+    wrong = [
+        {"name": ["q1"]},
+        {"scheme": {}},
+        {"scheme": "idle"},
+        {"choices": [written["queries"][0]["choices"][0] | {"value": []}]},
+    ]
+    changed = [json.dumps(written | {"queries": [written["queries"][0] | each]}) for each in wrong]
+    join = {"name": "j", "kind": "", "streams": [], "choices": [], "state": None, "latency_us": 0, "statistics": {}}
+    changed.append(json.dumps(written | {"joins": [join]}))
+    for text in ("", "[]", '{"format": 2, "choices": {}}', '{"format": 1}', *changed):
         with pytest.raises(QueryError, match="WA-2075"):
             Plan.from_json(text)
 
@@ -227,3 +239,13 @@ def test_the_explanation_names_choice_costs_statistics_and_their_source() -> Non
 def test_windows_that_are_none_are_refused(wrong: dict[str, object], what: str) -> None:
     with pytest.raises(QueryError, match=f"WA-2006: .*{what}"):
         CoalescingQuery(**wrong)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_decided_and_exported_as_those_of_python() -> None:
+    def plan(whole: type, real: type) -> Plan:
+        registry = Registry(weights=[real(1), real(1), real(2)], parallelism=whole(2), hysteresis=real(0.5))
+        query = CoalescingQuery("v", "g", rows=whole(100), eager_part=real(0.5))
+        registry.register("q", query, Statistics(cp=real(0.25), oop=real(0.5), rate=whole(5), step_rows=real(8)))
+        return registry.plan()
+
+    assert plan(np.int64, np.float32).to_json() == plan(int, float).to_json()

@@ -132,7 +132,9 @@ class Plan:
                 for query in found.pop("queries")
             )
             joins = tuple(_join(join) for join in found.pop("joins", ()))
-            return cls(queries=queries, joins=joins, **found)
+            plan = cls(queries=queries, joins=joins, **found)
+            _check_decisions(plan)
+            return plan
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise QueryError(
                 Code.BAD_PLAN_FILE, f"not an exported plan: {error}", "export one with Plan.to_json"
@@ -189,6 +191,25 @@ class Plan:
         for join in self.joins:
             lines += explain_join(join)
         return "\n".join(lines) or "no queries registered"
+
+
+def _check_decisions(plan: Plan) -> None:
+    """Raise ValueError for decisions that are none: a file may say anything."""
+    for each in plan._parts:
+        name: object = each.name
+        if not isinstance(name, str):
+            raise ValueError(f"a query is called {name!r}")
+        for choice in each.choices:
+            what: object = choice.what
+            value: object = choice.value
+            if not isinstance(what, str) or not isinstance(value, str | int):
+                raise ValueError(f"{name!r} has the choice {what!r}: {value!r}")
+    for query in plan.queries:
+        if query.scheme not in ("eager", "lazy"):
+            raise ValueError(f"the scheme of {query.name!r} is {query.scheme!r}")
+    for join in plan.joins:
+        if not join.choices:
+            raise ValueError(f"there is no choice for {join.name!r}")
 
 
 def _choices(found: dict[str, Any]) -> tuple[Choice, ...]:
