@@ -126,15 +126,19 @@ def whole_of(value: object) -> int | None:
 
 
 def number_of(value: object) -> float | None:
-    """A real number of Python or numpy as it is; None for anything else, NaN and booleans among them.
+    """A real number of Python or numpy as one of Python; None for anything else: NaN, booleans, what no float can hold.
 
-    >>> number_of(3), number_of(0.5), number_of(True), number_of("3"), number_of(float("nan"))
+    >>> number_of(3), number_of(0.5), number_of(True), number_of(Fraction(10**400)), number_of(float("nan"))
     (3, 0.5, None, None, None)
     """
     given: Any = value
     if isinstance(value, bool) or _is_timedelta64(value) or not isinstance(value, Real):
         return None
-    return given if given == given else None
+    try:
+        number = float(given) if (whole := whole_of(given)) is None else whole
+    except OverflowError:
+        return None
+    return number if number == number else None
 
 
 def _is_timedelta64(value: object) -> bool:

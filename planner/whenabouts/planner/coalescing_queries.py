@@ -97,12 +97,15 @@ class CoalescingQuery:
         part = number_of(self.eager_part)
         if part is None or not 0.0 <= part <= 1.0:
             raise QueryError(Code.BAD_OPTION, f"eager_part is {self.eager_part!r}", "give a fraction, 0 to 1")
+        object.__setattr__(self, "eager_part", part)
         if self.per_group and self.rows is None:
             raise QueryError(Code.BAD_OPTION, "per_group is given without rows", "only rows can be counted per group")
         if (self.rows is None) == (self.range is None):
             raise QueryError(Code.BAD_OPTION, "a window has either rows or range", 'as rows=100 or range="24h"')
-        if self.rows is not None and (whole_of(self.rows) or 0) < 1:
+        rows = whole_of(self.rows)
+        if self.rows is not None and (rows or 0) < 1:
             raise QueryError(Code.BAD_OPTION, f"the window has {self.rows!r} rows", "give a whole number of at least 1")
+        object.__setattr__(self, "rows", rows)
         if self.range is not None and parse_duration(self.range, name="range") < 1:
             raise QueryError(Code.BAD_OPTION, f"the window's range is {self.range}", "give at least a microsecond")
 

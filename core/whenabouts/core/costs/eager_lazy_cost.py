@@ -53,9 +53,12 @@ class Statistics:
             probability = number_of(value)
             if probability is None or not 0.0 <= probability <= 1.0:
                 raise QueryError(Code.BAD_STATISTICS, f"{name} is {value!r}", "probabilities lie in [0, 1]")
-        for name, number, of in (("rate", self.rate, "per second"), ("step_rows", self.step_rows, "of a step")):
-            if number is not None and not 0.0 < (number_of(number) or 0.0) < float("inf"):
-                raise QueryError(Code.BAD_STATISTICS, f"{name} is {number!r}", f"give tuples {of}, over 0")
+            object.__setattr__(self, name, probability)
+        for name, given, of in (("rate", self.rate, "per second"), ("step_rows", self.step_rows, "of a step")):
+            number = number_of(given)
+            if given is not None and not 0.0 < (number or 0.0) < float("inf"):
+                raise QueryError(Code.BAD_STATISTICS, f"{name} is {given!r}", f"give tuples {of}, over 0")
+            object.__setattr__(self, name, number)
 
 
 @dataclass(frozen=True, slots=True)

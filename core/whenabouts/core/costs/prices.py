@@ -48,6 +48,8 @@ class Weights:
         numbers = [number_of(weight) for weight in self.values]
         if not all(each is not None and 0.0 <= each < float("inf") for each in numbers) or not any(numbers):
             raise QueryError(Code.BAD_OPTION, f"weights are {self.values}", "three numbers >= 0, not all 0")
+        for name, number in zip(("memory", "update", "scan"), numbers, strict=True):
+            object.__setattr__(self, name, number)
 
     @property
     def values(self) -> tuple[float, float, float]:
