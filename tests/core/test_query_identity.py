@@ -10,11 +10,13 @@ import pytest
 
 from whenabouts.core import EngineError, Interval, Point, within
 from whenabouts.core.asof_join.query import AsofJoin
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.durations import Duration
 from whenabouts.core.expressions.sql import parse_expression
 from whenabouts.core.hosting.query_identity import Identity, identity_of
 from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.shared_coalescing.query import share
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
 from whenabouts.core.wrappers.select_project import SelectProject
@@ -75,6 +77,27 @@ def test_times_keep_their_columns(make: Any) -> None:
     by = deduplicated(joined(), "k"), deduplicated(joined(left_time=Point("u")), "k")
     with pytest.raises(EngineError, match=r"WA-3032: .*what left_time reads was t and is u"):
         identity(by[1]).check(identity(by[0]).to_json())
+
+
+def test_queries_that_share_an_extent_keep_the_group_columns_that_say_in_which_bucket_a_row_is() -> None:
+    """Rows would be looked for in other buckets than those that hold their groups' state."""
+
+    def shared(**groups: Any) -> Any:
+        return share({name: Coalesce(time="t", group=by, values="u", window=6) for name, by in groups.items()})
+
+    def of(buckets: int, **groups: Any) -> Identity:
+        return identity_of(shared(**groups), [SCHEMA], buckets)
+
+    before = of(4, both=("k", "g")).to_json()
+    of(4, both=("k", "g"), other=("g", "k")).check(before)
+    with pytest.raises(EngineError, match=r"WA-3032: .*that all queries have was k, g and is k "):
+        of(4, both=("k", "g"), one="k").check(before)
+    with pytest.raises(EngineError, match=r"WA-3032: .*that all queries have was k, g and is none "):
+        of(4, both=("k", "g"), none=()).check(before)
+    of(1, both=("k", "g"), one="k").check(of(1, both=("k", "g")).to_json())
+    written = json.loads(before)
+    del written["implied"]  # as earlier releases wrote it
+    of(4, both=("k", "g"), one="k").check(json.dumps(written))
 
 
 def test_the_layout_of_a_condition_is_no_part_of_it() -> None:

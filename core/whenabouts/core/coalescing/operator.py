@@ -42,9 +42,7 @@ class CoalesceOperator:
         self.needs_latest = streaming or not (query.extents.is_history and query.extents.at_us is None)
         self.readers = (coalescing_reader(0, query.inputs[0], schema, query.point, self._spec),)
         self._evaluator = ExtentEvaluator(self.readers[0], self._spec, needs)
-        # A window over the last rows of the whole stream depends on all groups, so one bucket has to hold them all.
-        partitioned_by = () if query.extents.window.over_all_groups else self._spec.group
-        self.keys = Keys(partitioned_by, [self.readers[0].schema], query.inputs)
+        self.keys = Keys(query.partitioned_by, [self.readers[0].schema], query.inputs)
         time = self.readers[0].schema.field(query.point.t).type
         self._output = RunOutput(self.readers[0].schema, self._spec, time, valid_last=query.valid_last)
         self.event_time = None  # no output column is guaranteed to be ahead of the watermark

@@ -196,6 +196,14 @@ class Coalesce:
         return extents
 
     @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The columns that say in which bucket a row is.
+
+        A window over the last rows of the whole stream depends on all groups, so one bucket has to hold them all.
+        """
+        return () if self.extents.window.over_all_groups else self.coalescing.group
+
+    @property
     def coalescing(self) -> CoalescingSpec:
         """What determines the extents of each input."""
         assert isinstance(self.equivalence, Equivalence)

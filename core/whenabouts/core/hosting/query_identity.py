@@ -17,6 +17,7 @@ import pyarrow as pa
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.runtime.time_slots import TimeSlots
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.wrappers.deduplication import Deduplicated
 from whenabouts.core.wrappers.payload_decoding import Decoded
@@ -95,7 +96,7 @@ def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Ide
         input: {field.name: str(field.type) for field in schema}
         for input, schema in zip(query.inputs, schemas, strict=True)
     }
-    return Identity(VERSION, name, settings, columns, buckets, _implied(query))
+    return Identity(VERSION, name, settings, columns, buckets, _implied(query, buckets))
 
 
 def check_buckets(found: int, asked: int) -> None:
@@ -127,8 +128,9 @@ def _refusal(identity: Identity, text: str) -> EngineError | None:
     return None
 
 
-def _implied(query: Query) -> dict[str, str]:
-    """What state depends on of the options that may change: the columns of times, and time slots.
+def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
+    """What state depends on of the options that may change: the columns of times, time slots, and where queries that
+    share an extent have their rows, if there are several buckets.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.timing_join.query import TimingJoin
@@ -140,7 +142,7 @@ def _implied(query: Query) -> dict[str, str]:
     '2000000 us, with partners from 1000000 us before to 1000000 us after'
     """
     if isinstance(query, Deduplicated | Decoded | SelectProject):
-        return _implied(query.query)
+        return _implied(query.query, buckets)
     changeable: frozenset[str] = getattr(query, "changeable", frozenset())
     times = {name: getattr(query, name) for name in ("left_time", "right_time") if name in changeable}
     implied = {f"what {name} reads": ", ".join(_read_by(spec)) for name, spec in times.items()}
@@ -148,6 +150,8 @@ def _implied(query: Query) -> dict[str, str]:
         slots = getattr(query, "slots", None)
         if slots is None or isinstance(slots, TimeSlots):  # those of window joins follow from what `settings` has
             implied[_SLOTS] = "none" if slots is None else _described(slots)
+    if isinstance(query, SharedCoalescing) and buckets > 1:
+        implied["the group columns that all queries have"] = ", ".join(query.partitioned_by) or "none"
     return implied
 
 

@@ -104,9 +104,8 @@ class SharedOperator:
         self.readers = (
             EventReader(0, query.inputs[0], schema, first.point, groups=common_groups(self._groups.values())),
         )
-        partitioned_by = [operator.keys.of(0) for operator in self.operators.values()]
-        common = common_groups(partitioned_by)
-        if streaming and any(partitioned_by) and not common:
+        common = query.partitioned_by
+        if streaming and not common and any(each.partitioned_by for each in self._asked.values()):
             warnings.warn(
                 f"{Code.SINGLE_BUCKET}: the queries have no group column in common, so one bucket, and one core, "
                 "processes the whole stream; share extents among queries with a common group column",

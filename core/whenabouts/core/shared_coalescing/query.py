@@ -15,6 +15,7 @@ from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.tree import Expression
 from whenabouts.core.shared_coalescing.catalog import EAGER, FIRST_OWN, LAZY, PARTS
+from whenabouts.core.shared_coalescing.columns import common_groups
 from whenabouts.core.shared_coalescing.scheme_policy import SchemePolicy
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.wrappers.select_project import SelectProject, finished
@@ -37,7 +38,8 @@ class SharedCoalescing:
     `results`: name -> (condition on its rows or None, columns or None), as in `SelectProject`; see `share`.
 
     `schemes` and the set of queries may change between runs: a query that is added, or redefined under its name, starts
-    at the next instant; the state of a query that is removed is dropped.
+    at the next instant; the state of a query that is removed is dropped. With several buckets the group columns that all
+    queries have must stay (WA-3032): they say in which bucket a row is.
 
     `adapting`: changes the schemes in each bucket while it runs (`shared_coalescing.scheme_policy.SchemePolicy`; the
     planner's `Registry.share` provides one). A bucket starts with `schemes`.
@@ -123,6 +125,11 @@ class SharedCoalescing:
     def idle_after_us(self) -> int | None:
         """None: the watermark waits for a silent input."""
         return None
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The columns that say in which bucket a row is: the group columns that all queries have."""
+        return common_groups(query.partitioned_by for _, query in self.queries)
 
     def scheme_of(self, name: str) -> str:
         """The scheme that a query starts with."""

@@ -56,9 +56,7 @@ class TemporalJoinOperator:
                 raise not_compared(name)
         self._on = Keys(on, plain, query.inputs)
         self._on_groups = Keys([name for name in on if name in spec.group], plain, query.inputs)
-        # A group is in one bucket only if the bucket depends on nothing but group columns.
-        partitioned_by = () if query.extents.window.over_all_groups else self._on_groups.names
-        self.keys = Keys(partitioned_by, plain, query.inputs)
+        self.keys = Keys(query.partitioned_by, plain, query.inputs)
         self.event_time = None
         self._names = (*spec.group, *spec.values)
         self._side_columns = [self._names, tuple(name for name in self._names if name not in on)]

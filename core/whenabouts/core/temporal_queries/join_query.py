@@ -84,6 +84,12 @@ class TemporalJoin(Coalesce):
         return ("left", "right")
 
     @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """A group is in one bucket only if the bucket depends on nothing but group columns."""
+        groups = super().partitioned_by
+        return tuple(name for name in self.on if name in groups)
+
+    @property
     def described(self) -> str:
         """As the text of a `Coalesce`, plus the key columns and the relation."""
         on = f" on {', '.join(self.on)}" if self.on else ""
