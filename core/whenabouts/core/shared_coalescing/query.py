@@ -38,8 +38,8 @@ class SharedCoalescing:
     `results`: name -> (condition on its rows or None, columns or None), as in `SelectProject`; see `share`.
 
     `schemes` and the set of queries may change between runs: a query that is added, or redefined under its name, starts
-    at the next instant; the state of a query that is removed is dropped. With several buckets the group columns that all
-    queries have must stay (WA-3032): they say in which bucket a row is.
+    at the next instant; the state of a query that is removed is dropped. With several buckets the group columns that
+    all queries have must stay (WA-3032): they say in which bucket a row is.
 
     `adapting`: changes the schemes in each bucket while it runs (`shared_coalescing.scheme_policy.SchemePolicy`; the
     planner's `Registry.share` provides one). A bucket starts with `schemes`.
