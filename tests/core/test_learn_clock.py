@@ -414,6 +414,7 @@ def test_clocks_that_wander_are_refused(bend: Callable[[IntArray], Any], knot: b
 def test_a_drift_is_a_number_with_a_dimension_or_without() -> None:
     drifts = ["200 ppm", "200000ppb", 2e-4, "2e-4", " 0.0002 "]
     assert {asked_of("1 h", drift, 0.1, 9, 0.1, 0).max_drift for drift in drifts} == {2e-4}
+    assert asked_of("1 h", np.float32(2**-13), 0.1, 9, 0.1, 0).max_drift == 2**-13
 
 
 @pytest.mark.parametrize("seed", range(4))

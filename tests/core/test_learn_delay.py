@@ -283,6 +283,7 @@ def test_bad_uses_have_codes() -> None:
     for use in (lambda: clock.condition(0.5), lambda: clock.condition(1), lambda: clock.spec("both")):
         with pytest.raises(WhenaboutsError, match="WA-2006"):
             use()
+    assert clock.condition(np.float32(0.875)) == clock.condition(0.875)  # type: ignore[arg-type]  # of numpy, too
 
 
 def test_the_error_grows_with_the_distance_from_the_data() -> None:

@@ -120,7 +120,7 @@ def test_each_group_has_the_clock_of_its_key() -> None:
     own = [clocks[key].delay_error for key in "ab"]
     query = wa.WatchClock(clock=clocks, group="site", **watched)  # type: ignore[arg-type]
     assert [(each.key, each.error) for each in query.clock] == [(("a",), own[0]), (("b",), own[1])]  # type: ignore
-    assert wa.WatchClock(clock=clocks, group="place", error=0.1, **watched).clock[0].error == 0.1  # type: ignore
+    assert wa.WatchClock(clock=clocks, group="place", error=np.float32(0.125), **watched).clock[0].error == 0.125  # type: ignore
     for group in ((), ("site", "t")):
         with pytest.raises(QueryError, match=r"WA-2006: group is .*, and the clocks are of keys of place"):
             wa.WatchClock(clock=clocks, group=group, **watched)  # type: ignore[arg-type]

@@ -59,8 +59,8 @@ def _drift(value: Any) -> float:
             )
         except (ValueError, ZeroDivisionError):
             found = math.nan
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        found = float(value)
+    elif (number := number_of(value)) is not None and number <= MOST_DRIFT:
+        found = float(number)
     if not 0 <= found <= MOST_DRIFT:
         hint = 'give "200 ppm", "50 ppb" or a plain number such as 2e-4, at most 3000 ppm (0.003); it is no duration'
         raise refused("max_drift", value, hint)

@@ -19,7 +19,7 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.clocks.calibration import Calibration, distribution_function, quantiles
 from whenabouts.core.clocks.central_window import central_window
 from whenabouts.core.clocks.evidence import Evidence
-from whenabouts.core.durations import Duration, format_duration, parse_duration
+from whenabouts.core.durations import Duration, format_duration, number_of, parse_duration
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.html_tables import html_table
@@ -137,12 +137,12 @@ class LearnedClock:
         Raises QueryError WA-2006 for another share, WA-2221 if no clock was found, WA-2222 if its delay is not known
         well enough.
         """
-        given: object = share  # users may pass any type
-        if not isinstance(given, int | float) or not LEAST_SHARE <= given < 1:
+        part = number_of(share)
+        if part is None or not LEAST_SHARE <= part < 1:
             raise QueryError(Code.BAD_OPTION, f"share is {share!r}", f"give a number from {LEAST_SHARE} to below 1")
         self._check_found()
         self._check_delay()
-        return central_window([delay for _, delay in self.delays], share)
+        return central_window([delay for _, delay in self.delays], part)
 
     def purity(self, width: Duration) -> float:
         """The share of true pairs among all pairs whose corrected times differ by at most half of `width`.

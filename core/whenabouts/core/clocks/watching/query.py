@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict
 from whenabouts.core import metrics
 from whenabouts.core.clocks.learned_clock import LearnedClock
 from whenabouts.core.clocks.learned_clocks import LearnedClocks
-from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.durations import Duration, number_of, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.option_checks import columns_of, refused, text, whole_number
@@ -176,6 +176,7 @@ def _one(clock: Any, reading: str) -> Learned:
 
 
 def _checked(error: Any) -> float:
-    if isinstance(error, bool) or not isinstance(error, int | float) or not 0 <= error <= MOST_ERROR:
+    number = number_of(error)
+    if number is None or not 0 <= number <= MOST_ERROR:
         raise refused("error", error, f"give a number from 0 to {MOST_ERROR}")
-    return float(error)
+    return float(number)
