@@ -30,6 +30,10 @@ class CoalesceSettings(Protocol):
         """Names of the inputs."""
 
     @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The columns that say in which bucket a row is."""
+
+    @property
     def point(self) -> Point:
         """The time of a row."""
 

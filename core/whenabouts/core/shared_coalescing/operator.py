@@ -68,6 +68,10 @@ class SharedSettings(Protocol):
     def inputs(self) -> tuple[str, ...]:
         """One input."""
 
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The columns that say in which bucket a row is."""
+
     def scheme_of(self, name: str) -> str:
         """The scheme of a query."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,7 +151,8 @@ def _ranges(search: _Search, part: slice) -> Iterator[tuple[NDArray[np.int32], N
     bounds_of = _bounds(search, size)
     for start in range(part.start, part.stop, size):
         rows = slice(start, min(start + size, part.stop))
-        bounds, ranges, key = (each[: rows.stop - start] for each in (bounds_of_some, ranges_of_some, keys_of_some))
+        count = rows.stop - start
+        bounds, ranges, key = bounds_of_some[:count], ranges_of_some[:count], keys_of_some[:count]
         if ordered is not None:
             position = ordered.position[rows]
             keys_in_order(ordered.starts, start, key)
@@ -166,11 +168,11 @@ def _bounds(search: _Search, size: int) -> Callable[[slice, NDArray[np.int32], I
     """A function that computes the bounds of partners of up to `size` base rows, in the order of the search."""
     sides, ordered, span = search.sides, search.base, search.span
     if search.by_anchor:
-        anchors = sides.base.t_max if ordered is None else ordered.values
+        anchors, ranges_of_kinds = sides.base.t_max if ordered is None else ordered.values, cast(IntArray, span)
 
         def by_kind(rows: slice, position: NDArray[np.int32], out: IntArray) -> None:
             kind = search.kinds.base[rows if ordered is None else position]
-            fill_kind_bounds(anchors[rows], kind, span, out)
+            fill_kind_bounds(anchors[rows], kind, ranges_of_kinds, out)
 
         return by_kind
     times_of_some, one_kind = np.empty((2, size), np.int64), np.zeros(size, np.int32)
