@@ -49,8 +49,10 @@ def rows(seed: int, name: str) -> pa.Table:
     return pa.table({"t": rng.integers(0, 60, 60), "k": rng.integers(0, 2, 60), **kinds})
 
 
+@pytest.mark.parametrize("few", [16, 0])
 @pytest.mark.parametrize("name", CALLS)
-def test_batches_hold_no_more_text_than_an_array_may(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_hold_no_more_text_than_an_array_may(name: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_text, "_FEW", few)  # 0: only the rows that are taken are looked at
     left, right = rows(1, "a"), rows(2, "b")
     whole = CALLS[name](left, right)
     monkeypatch.setattr(long_text, "MOST_BYTES", MOST)

@@ -6,7 +6,7 @@ result is too long: it writes offsets that are wrong, or crashes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -21,20 +21,27 @@ Taken = tuple[pa.ChunkedArray, NDArray[np.int32] | None]
 """A column, and the rows of it that are taken: None for all, negative for none."""
 
 
+_Rows = slice | NDArray[np.int32]
+
+_FEW = 16
+"""Where a column has so many times the rows taken, only theirs are looked at."""
+
+
 def fitting(pieces: Sequence[slice], taken: Sequence[Taken]) -> Iterator[slice]:
     """The pieces of the rows that are taken, in halves where a column of a piece would be too long.
 
-    O(rows of the columns of text), and for those with so long values that a piece could be too long O(rows taken).
+    O(rows taken) for each column of text in one chunk of which few rows are taken, otherwise O(its rows + rows taken).
 
     >>> column = pa.chunked_array([["a" * 10, "b"]])
     >>> list(fitting([slice(0, 4)], [(column, np.array([0, 0, 1, 1], np.int32))]))
     [slice(0, 4, None)]
     """
     most = max((piece.stop - piece.start for piece in pieces), default=0)
-    long = [(lengths, at) for column, at in taken if (lengths := _lengths(column, most)) is not None]
+    rows = sum(piece.stop - piece.start for piece in pieces)
+    long = [(count, at) for column, at in taken if (count := _counter(column, most, rows)) is not None]
 
     def halved(piece: slice) -> Iterator[slice]:
-        if piece.stop - piece.start < 2 or all(_bytes(*each, piece) <= MOST_BYTES for each in long):
+        if piece.stop - piece.start < 2 or all(count(_rows(at, piece)) <= MOST_BYTES for count, at in long):
             yield piece
             return
         middle = (piece.start + piece.stop) // 2
@@ -77,18 +84,24 @@ def too_long(what: str) -> QueryError:
     )
 
 
-def _lengths(column: pa.ChunkedArray, most: int) -> NDArray[np.int32] | None:
-    """The bytes of each value; None if no `most` values can be too long together."""
+def _counter(column: pa.ChunkedArray, most: int, taken: int) -> Callable[[_Rows], int] | None:
+    """Counts the bytes of some rows' values; None if no `most` values can be too long together.
+
+    `taken`: how many rows will be counted.
+    """
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
         return None
     chunks = [chunk for chunk in column.chunks if len(chunk)]
     ends = [np.frombuffer(chunk.buffers()[1], np.int32, len(chunk) + 1, 4 * chunk.offset) for chunk in chunks]
     if most * sum(int(each[-1]) - int(each[0]) for each in ends) <= MOST_BYTES:
         return None
+    if len(ends) == 1 and _FEW * taken < len(column):
+        return lambda rows: int((ends[0][1:][rows] - ends[0][:-1][rows]).sum(dtype=np.int64))
     lengths = np.concatenate([np.diff(each) for each in ends])
-    return lengths if most * int(lengths.max()) > MOST_BYTES else None
+    if most * int(lengths.max()) <= MOST_BYTES:
+        return None
+    return lambda rows: int(lengths[rows].sum(dtype=np.int64))
 
 
-def _bytes(lengths: NDArray[np.int32], at: NDArray[np.int32] | None, piece: slice) -> int:
-    rows = piece if at is None else at[piece][at[piece] >= 0]
-    return int(lengths[rows].sum(dtype=np.int64))
+def _rows(at: NDArray[np.int32] | None, piece: slice) -> _Rows:
+    return piece if at is None else at[piece][at[piece] >= 0]
