@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -61,6 +62,16 @@ def test_rows_wait_as_long_as_max_latency_allows_and_no_longer_than_pays() -> No
     assert timing(strategy="lazy").choices()[1].value == 1000
     assert timing(strategy="lazy", block_size=7).choices(fast)[1].pinned
     assert timing(max_latency="10 s", rates={"left": 9.0, "right": 1.0}).choices()[1].value == 100
+
+
+def test_rates_of_numpy_cost_what_those_of_python_do() -> None:
+    def load(whole: type, real: type) -> Workload:
+        sizes = {"left": whole(90), "right": real(300.5)}
+        return Workload(rates=sizes, row_bytes=sizes, keys=real(16_777_217 / 3), parallelism=whole(2))
+
+    given, python = load(np.int64, np.float64), load(int, float)
+    assert repr(given) == repr(python)
+    assert timing(max_latency="1 s").choices(given) == timing(max_latency="1 s").choices(python)
 
 
 def test_the_strategies_of_the_papers_are_told_with_what_they_cost() -> None:

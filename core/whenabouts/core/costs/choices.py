@@ -63,6 +63,10 @@ class Workload:
         for what, number in {**numbers, "keys": self.keys, "parallelism": self.parallelism}.items():
             if not 0.0 < (number_of(number) or 0.0) < math.inf:
                 raise QueryError(Code.BAD_STATISTICS, f"{what} is {number!r}", "give a number above 0")
+        for what in ("rates", "row_bytes"):
+            object.__setattr__(self, what, {name: number_of(each) for name, each in getattr(self, what).items()})
+        for what in ("keys", "parallelism"):
+            object.__setattr__(self, what, number_of(getattr(self, what)))
         object.__setattr__(self, "every", parse_non_negative(self.every, name="every"))
 
     def rate(self, input: str) -> float | None:
