@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,36 @@ def test_predicates_drop_no_row_that_satisfies_them(
         assert told == ([None] if op == "null" else [*range(40)])
     if op == "==":
         assert len(read) <= 2 < len(files.chunks) == 6  # one more: Arrow keeps groups that hold a null
+
+
+TEN = datetime(2024, 5, 1, 10, tzinfo=UTC)
+TEN_NS = 1_714_557_600_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("held", "op", "value"),
+    [
+        (pa.array([TEN], pa.timestamp("ms", "UTC")), "<", TEN + timedelta(microseconds=500)),
+        *[(pa.array([TEN_NS + 500], pa.timestamp("ns", "UTC")), op, TEN) for op in ("==", "<=", "in")],
+        (pa.array([TEN_NS // 10**9], pa.timestamp("s", "UTC")), "<", TEN + timedelta(microseconds=1)),
+        (pa.array([7], pa.uint8()), "<", 300),
+        (pa.array([7], pa.uint8()), ">", -1),
+        (pa.array(["a"]).dictionary_encode(), "in", "a"),
+        (pa.nulls(1), "null", None),
+        (pa.nulls(1), "==", "a"),
+        (pa.array([[1]]), "==", [1]),
+        (pa.array([0.5]), "<", float("nan")),
+    ],
+)  # fmt: skip
+def test_filters_on_values_that_engines_see_otherwise_are_left_to_them(
+    tmp_path: Path, held: pa.Array, op: str, value: Any
+) -> None:
+    """Rows that a source drops never reach the engine, which applies the filters again."""
+    pq.write_table(pa.table({"t": [1], "v": held}), tmp_path / "one.parquet")
+    files = Replay(path=str(tmp_path / "one.parquet"), time=Point("t")).open()
+    predicate = Predicate("v", op, [value] if op == "in" else value)
+    (number,) = files.matching([predicate])
+    assert keep(files.table(number), [predicate]).num_rows == 1
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,14 @@ def keep(table: pa.Table, predicates: Sequence[Predicate]) -> pa.Table:
 
 
 def expression(predicates: Sequence[Predicate], schema: pa.Schema) -> pc.Expression | None:
-    """The predicates as an Arrow expression, without those on unknown columns and on floats; None if none is left.
+    """The predicates as an Arrow expression, without those on unknown columns; None if none is left.
 
-    Engines disagree on NaN, so predicates on floats are left to the engine, which filters the rows again.
+    Predicates on columns of most types are left to the engine, which filters the rows again: it compares other values
+    than the file has (microseconds where the file has another unit, wider numbers), and engines disagree on NaN.
     """
     found: pc.Expression | None = None
     for column, op, value in predicates:
-        if column not in schema.names or pa.types.is_floating(schema.field(column).type):
+        if column not in schema.names or not _is_compared_alike(schema.field(column).type):
             continue
         field = pc.field(column)
         match op:
@@ -52,6 +53,13 @@ def expression(predicates: Sequence[Predicate], schema: pa.Schema) -> pc.Express
         found = one if found is None else found & one
     return found
 
+
+def _is_compared_alike(type_: pa.DataType) -> bool:
+    """Whether engines have the same values of this type as Arrow, and compare them alike."""
+    return type_ in _ALIKE or (pa.types.is_timestamp(type_) and type_.unit == "us")
+
+
+_ALIKE = frozenset({pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string(), pa.binary(), pa.date32()})
 
 _COMPARISONS: dict[str, Any] = {
     "==": lambda field, value: field == value,
