@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,8 +13,10 @@ from whenabouts.conformance import multiset
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.local import run, run_stream
-from whenabouts.core.runtime.protocol import Arrival
+from whenabouts.core.runtime.protocol import Arrival, FlushMode
 from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segment_codec import unwrap, wrap
+from whenabouts.core.state.segment_layout import DIRECTORY
 
 STEPS, PI = 40, 3
 
@@ -117,13 +121,128 @@ def test_rows_of_a_key_with_a_null_are_answered_at_once() -> None:
     assert row["event_time"].microsecond == 5
 
 
-def test_a_tolerance_may_become_shorter_and_longer_only_while_nothing_was_dropped() -> None:
+@pytest.mark.parametrize(
+    ("direction", "first", "then"),
+    [("backward", None, 10), ("backward", 60, 7), ("forward", 60, 7), ("forward", 7, 60), ("nearest", 60, 7)],
+)
+def test_each_left_row_has_the_tolerance_of_the_step_that_settles_it(
+    direction: str, first: int | None, then: int
+) -> None:
+    """When a row is settled, and with what, is a function of the data and the tolerance, which two plain runs show."""
+    left, right = _side(1, 240), _side(2, 120)  # the right input falls silent
+    queries = [_query(direction=direction, tolerance=tolerance) for tolerance in (first, then)]
+    schemas = [left.schema, right.schema]
+    answers = [_answers(query, left, right) for query in queries]
+    for at in range(1, 12):
+        store, seen, out, watermark = DictStore(), [-(1 << 60)] * 2, [], -(1 << 60)
+        for number in range(12):
+            query = queries[number >= at]
+            operator = query.operator(schemas, streaming=True)
+            cut = [left.slice(20 * number, 20), right.slice(20 * number, 20)]
+            arrivals = []
+            for input, rows in enumerate(cut):
+                if rows.num_rows:
+                    arrivals.append(Arrival(input, operator.readers[input].read(rows.to_batches()[0]).block))
+                    seen[input] = max(seen[input], max(rows["t1"].to_pylist()))
+            before = watermark
+            watermark = min(seen) - 5 if right.num_rows > 20 * number else seen[0] - 5
+            expected = {
+                row: answer
+                for row, (event_time, answer) in answers[number >= at].items()
+                if event_time <= watermark and row < 20 * (number + 1) and row not in {each for each, _ in out}
+            }
+            found = []
+            for given, us in ((arrivals, before), ([], watermark)):
+                step = operator.step(store, given, us)
+                assert step.timer_us is None or step.timer_us > us
+                found += [row for batch in step.output for row in pa.table(batch).to_pylist()]
+            assert {row["id1"]: _answer(row) for row in found} == expected
+            assert len(found) == len(expected)
+            out += expected.items()
+        end = queries[1].operator(schemas, streaming=True).step(store, [], watermark, FlushMode.END)
+        out += [(row["id1"], _answer(row)) for batch in end.output for row in batch.to_pylist()]
+        assert sorted(row for row, _ in out) == list(range(240))
+        assert all(answer in (answers[0][row][1], answers[1][row][1]) for row, answer in out)
+
+
+def _answers(query: AsofJoin, left: pa.Table, right: pa.Table) -> dict[int, tuple[int, tuple[object, ...]]]:
+    """Of each left row the instant at which it is settled, and its answer."""
+    store, operator = DictStore(), query.operator([left.schema, right.schema], streaming=True)
+    arrivals = [
+        Arrival(input, operator.readers[input].read(rows.to_batches()[0]).block)
+        for input, rows in enumerate((left, right))
+    ]
+    operator.step(store, arrivals, -(1 << 60))
+    step = operator.step(store, [], 1 << 40)
+    rows = [row for batch in step.output for row in batch.to_pylist()]
+    times = [us for batch in step.output for us in batch.column("event_time").cast(pa.int64()).to_pylist()]
+    return {row["id1"]: (us, _answer(row)) for row, us in zip(rows, times, strict=True)}
+
+
+def _answer(row: dict[str, object]) -> tuple[object, ...]:
+    return row["id2"], row["probability"], row["none_probability"]
+
+
+@pytest.mark.parametrize("direction", ["forward", "nearest"])
+def test_a_shorter_tolerance_keeps_the_rows_that_wait_where_no_right_row_comes(direction: str) -> None:
+    """Row (a, 0) waits 10 s from step 0; from step 2 on 4 s, and its bucket gets no right row."""
+    s, fillers = 1_000_000, (0, 1, 5, 6, 30)
+    left = [pa.table({"k": ["z"] + ["a"] * (n == 0), "t": [at * s] + [0] * (n == 0)}) for n, at in enumerate(fillers)]
+    right = [pa.table({"k": ["z"], "t": [at * s]}) for at in fillers[:2]]
+    given = {"left_time": wa.Point("t"), "right_time": wa.Point("t"), "on": "k", "direction": direction}
+    first, then = (AsofJoin(**given, tolerance=tolerance, lateness=0) for tolerance in ("10 s", "4 s"))  # type: ignore[arg-type]
+    for buckets in (1, 3):
+        for step in range(5):
+            found = run_stream(first, [left, right], changes={step: then}, buckets=buckets).output
+            assert sorted(found["t_left"].to_pylist()) == [0, 0, s, 5 * s, 6 * s, 30 * s]
+
+
+def test_a_longer_tolerance_counts_for_the_rows_that_still_wait() -> None:
+    """Row (a, 0) is open when the tolerance changes from 4 s to 10 s, and (a, 8) comes after 4 s."""
+    s, fillers = 1_000_000, (0, 1, 5, 6, 30)
+    left, right = (
+        [
+            pa.table({"k": ["z"] + ["a"] * (n == row), "t": [x * s] + [at * s] * (n == row)})
+            for n, x in enumerate(fillers)
+        ]
+        for row, at in ((0, 0), (4, 8))
+    )
+    given = {"left_time": wa.Point("t"), "right_time": wa.Point("t"), "on": "k", "direction": "forward", "lateness": 0}
+    first, then = (AsofJoin(**given, tolerance=tolerance) for tolerance in ("4 s", "10 s"))  # type: ignore[arg-type]
+    partners = []
+    for changes in ({}, {4: then}, {3: then}, {0: then}):
+        found = run_stream(first, [left, right], changes=changes).output.to_pylist()
+        partners += [row["t_right"] for row in found if row["k"] == "a"]
+    assert partners == [None, None, 8 * s, 8 * s]  # it is settled in step 3
+
+
+def test_a_tolerance_may_become_longer_only_while_no_right_row_was_dropped() -> None:
     left, right = _side(1), _side(2)
     files = [[table.slice(40 * n, 40) for n in range(10)] for table in (left, right)]
-    plain, short, long = (_query(tolerance=tolerance) for tolerance in (None, 10, 500))
-    run_stream(plain, files, changes={5: short}, restart_after=5)
-    with pytest.raises(wa.EngineError, match="WA-3006"):
-        run_stream(short, files, changes={5: long}, restart_after=5)
+    for direction in ("backward", "nearest"):
+        short, long = (_query(direction=direction, tolerance=tolerance) for tolerance in (10, 500))
+        with pytest.raises(wa.EngineError, match="WA-3006"):
+            run_stream(short, files, changes={5: long}, restart_after=5)
+
+
+def test_a_state_of_an_earlier_release_gets_its_marks_again() -> None:
+    """It did not say the tolerance by which it had made them."""
+    left, right = _side(1), _side(2)
+    query, store = _query(**OPTIONS["forward"]), DictStore()
+    operator = query.operator([left.schema, right.schema], streaming=True)
+    blocks = [operator.readers[n].read(table.to_batches()[0]).block for n, table in enumerate((left, right))]
+    operator.step(store, [Arrival(0, blocks[0]), Arrival(1, blocks[1])], -(1 << 60))
+    operator.step(store, [], 100)
+    directory = json.loads(bytes(unwrap(store.get(DIRECTORY, 0))))
+    assert directory["notes"][6:] == [20, PI, PI]
+    directory["notes"] = directory["notes"][:6]
+    store.put(DIRECTORY, 0, wrap(json.dumps(directory).encode()))
+    shorter = _query(direction="forward", tolerance=7).operator([left.schema, right.schema], streaming=True)
+    step = shorter.step(store, [], 5_000)
+    expected = {row: answer for row, (us, answer) in _answers(shorter.query, left, right).items() if us > 100}
+    found = {row["id1"]: _answer(row) for batch in step.output for row in batch.to_pylist()}
+    assert expected.items() <= found.items()
+    assert len(found) < left.num_rows
 
 
 @pytest.mark.parametrize(
@@ -205,3 +324,44 @@ def test_a_row_ten_years_old_answers_after_a_million_rows_of_other_keys() -> Non
     step(0, [-1], [years], years)
     (row,) = step(1, [0], [years + 2], years + 1)
     assert (row["k"], row["t_left"], row["t_right"]) == (-1, years, 0)
+
+
+class _CountingStore(DictStore):
+    """Counts the segments that are read."""
+
+    reads = 0
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        self.reads += 1
+        return super().get(input, slot)
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
+@pytest.mark.parametrize("ahead", ["left", "right"])
+def test_a_step_reads_the_rows_around_those_that_arrive_however_many_wait(direction: str, ahead: str) -> None:
+    """One input is a day ahead of the other one."""
+    second, steps = 1_000_000, 40
+    schema = pa.schema({"t": pa.int64()})
+    query = AsofJoin(
+        left_time=wa.Point("t"), right_time=wa.Point("t"), direction=direction, tolerance="2 s", lateness=0
+    )
+    operator, store = query.operator([schema] * 2, streaming=True), _CountingStore()
+    blocks = [
+        operator.readers[0].read(pa.record_batch({"t": np.arange(100 * n, 100 * (n + 1)) * second})).block
+        for n in range(steps)
+    ]
+    first = 0 if ahead == "left" else 1
+    for block in blocks:
+        operator.step(store, [Arrival(first, block)], -(1 << 60))
+    reads, out = [], 0
+    for number, block in enumerate(blocks):
+        store.reads = 0
+        for arrivals, watermark in (
+            ([Arrival(1 - first, block)], 100 * number * second),
+            ([], 100 * (number + 1) * second),
+        ):
+            step = operator.step(store, arrivals, watermark)
+            out += sum(batch.num_rows for batch in step.output)
+        reads.append(store.reads)
+    assert out > 100 * (steps - 2)
+    assert max(reads) < 30

@@ -30,6 +30,8 @@ from whenabouts.core.state.segmented_state import SegmentedState, notes_in_state
 
 DUE = PREFIX + "due"
 _SETTLED = END_OF_TIME
+_OF_CARRIED = slice(1, 1 + len(Carried._fields))
+"""The directory's notes: the least mark, those of carried rows, and `Reach.noted`, which earlier releases lack."""
 _MARKS = pa.schema([pa.field(DUE, pa.int64())])
 
 HighEnds = Callable[[pa.Table, pa.Table], IntArray]
@@ -53,6 +55,16 @@ class Reach(NamedTuple):
     def ahead_us(self) -> int:
         """How far after a left row's end its candidates can begin at most."""
         return self.tolerance_us or 0 if self.looks_ahead else 0
+
+    @property
+    def behind_us(self) -> int | None:
+        """How far before a left row's begin its candidates can end at most; None: any distance."""
+        return 0 if self.direction == "forward" else self.tolerance_us
+
+    @property
+    def noted(self) -> list[int]:
+        """What the marks of open left rows depend on besides right rows."""
+        return [self.ahead_us, *self.longest] if self.looks_ahead else []
 
     @property
     def kept_us(self) -> int:
@@ -87,15 +99,17 @@ class OpenRows:
         self._state = SegmentedState(store, layout, slot_us=slot_us)
         self._state.set_retention([0, reach.kept_us])
         notes = self._state.notes or [END_OF_TIME, *Carried()]
-        self._first_due = notes[0]
+        self._first_due, carried, reached = notes[0], _carried(notes), notes[_OF_CARRIED.stop :]
         self._carried = CarriedRows(
             store,
             layout.schemas[RIGHT],
             keys,
             order_by=reach.order_by,
             tolerance_us=reach.tolerance_us,
-            carried=Carried(*notes[1:]),
+            carried=carried,
         )
+        if reached != reach.noted:
+            self._mark_again()
 
     def add(self, arrivals: Sequence[Arrival]) -> None:
         """Store rows that arrived; right ones lower the marks of open left rows."""
@@ -122,7 +136,7 @@ class OpenRows:
         if first_us is None or first_us >= settled_before:
             rows: list[pa.RecordBatch] = []
         elif self._reach.looks_ahead:
-            rows = self._due(watermark_us)
+            rows = self._due(watermark_us, settled_before)
         else:
             held = state.load(LEFT, NO_WATERMARK, settled_before - 1)
             rows = [block.filter(pa.array(times(block)[1] < settled_before)) for block in held]
@@ -136,13 +150,16 @@ class OpenRows:
             held = [rows.filter(pa.array(_is_open(rows))) for rows in held]
         return [rows.select(self._schemas[LEFT].names) for rows in held]
 
-    def right_of(self, left: pa.RecordBatch, *, at_the_end: bool = False) -> list[pa.RecordBatch]:
+    def right_of(self, left: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Right rows among which are all candidates of left rows, and those that exclude others."""
         if not left.num_rows:
             return []
-        last_us = int(times(left)[1].max()) + self._reach.ahead_us + self._reach.longest[RIGHT]
-        held = self._state.load(RIGHT, NO_WATERMARK, END_OF_TIME if at_the_end else last_us)
-        return [self._carried.of(left), *held]
+        t_min, t_max = times(left)
+        first_us = NO_WATERMARK
+        if self._reach.behind_us is not None:
+            first_us = int(t_min.min()) - self._reach.behind_us
+        last_us = int(t_max.max()) + self._reach.ahead_us + self._reach.longest[RIGHT]
+        return [self._carried.of(left), *self._state.load(RIGHT, first_us, last_us)]
 
     def drop_unneeded(self, watermark_us: int, step: Step) -> None:
         """Fold and drop right rows that are only needed in part, or not any more."""
@@ -162,7 +179,7 @@ class OpenRows:
 
     def save(self, watermark_us: int, inputs: Sequence[str], step: Step) -> None:
         """Write the directory; the step gets its timer and the size of the state."""
-        self._state.notes = [self._first_due, *self._carried.carried]
+        self._state.notes = [self._first_due, *self._carried.carried, *self._reach.noted]
         self._state.save()
         step.gauges = self._state.gauges(inputs)
         carried = self._carried.carried
@@ -183,13 +200,22 @@ class OpenRows:
         earliest = watermark_us if first_us is None else min(watermark_us, first_us)
         return earliest - self._reach.longest[LEFT]
 
-    def _due(self, watermark_us: int) -> list[pa.RecordBatch]:
+    def _mark_again(self) -> None:
+        """Give all open left rows the marks of this query: an earlier one, which made them, had another tolerance."""
+        self._first_due = END_OF_TIME
+        for held in self._state.load_marked(LEFT, NO_WATERMARK, END_OF_TIME):
+            due = np.where(_is_open(held.rows), self._dues(held.rows, self._settling(held.rows)), _SETTLED)
+            self._state.mark(held, _marks(due))
+            self._first_due = min(self._first_due, int(due.min()))
+
+    def _due(self, watermark_us: int, settled_before: int) -> list[pa.RecordBatch]:
         """The left rows whose marks the watermark has reached; none are read if there are none."""
         found: list[pa.RecordBatch] = []
         if self._first_due > watermark_us:
             return found
-        self._first_due = END_OF_TIME
-        for held in self._state.load_marked(LEFT, NO_WATERMARK, END_OF_TIME):
+        later_us = self._state.first_start_us(LEFT, settled_before)
+        self._first_due = END_OF_TIME if later_us is None else later_us + self._reach.longest[RIGHT] + 1
+        for held in self._state.load_marked(LEFT, NO_WATERMARK, settled_before - 1):
             due = _due_of(held.rows)
             now = due <= watermark_us
             if now.any():
@@ -200,9 +226,11 @@ class OpenRows:
 
     def _lower(self, right: pa.RecordBatch) -> None:
         """Lower the marks of the open left rows that these right rows settle earlier."""
-        forward = self._reach.direction == "forward"  # nearest, a right row before a left one settles it, too
-        last_us = int(times(right)[1].max()) if forward else END_OF_TIME
-        for held in self._state.load_marked(LEFT, NO_WATERMARK, last_us):
+        t_min, t_max = times(right)
+        first_us, last_us = int(t_min.min()) - self._reach.ahead_us, int(t_max.max())
+        if self._reach.direction == "nearest":  # a right row before a left one settles it, too
+            last_us += self._reach.ahead_us + self._reach.longest[LEFT]
+        for held in self._state.load_marked(LEFT, first_us, last_us):
             due = _due_of(held.rows)
             lowered = np.minimum(due, self._dues(held.rows, right))
             lowered[due == _SETTLED] = _SETTLED
@@ -218,11 +246,7 @@ class OpenRows:
 
     def _settling(self, left: pa.RecordBatch) -> pa.RecordBatch:
         """The stored right rows that can settle left rows."""
-        if self._reach.direction == "forward":
-            rows = self._state.load(RIGHT, int(times(left)[1].min()), END_OF_TIME)
-        else:
-            rows = self.right_of(left, at_the_end=True)
-        return one_batch(table_of(rows, self._schemas[RIGHT]))
+        return one_batch(table_of(self.right_of(left), self._schemas[RIGHT]))
 
     def _timer(self, watermark_us: int) -> int | None:
         """The least watermark at which a left row is settled, or right rows are folded or dropped."""
@@ -239,7 +263,11 @@ class OpenRows:
 def rows_held(store: SegmentStore) -> int:
     """The rows of both inputs in a bucket's state. Two `get`s of its directory."""
     notes = notes_in_state(store)
-    return rows_in_state(store, 2) + (Carried(*notes[1:]).rows if notes else 0)
+    return rows_in_state(store, 2) + (_carried(notes).rows if notes else 0)
+
+
+def _carried(notes: Sequence[int]) -> Carried:
+    return Carried(*notes[_OF_CARRIED])
 
 
 def _due_of(rows: pa.RecordBatch) -> IntArray:

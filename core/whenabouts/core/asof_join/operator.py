@@ -75,7 +75,7 @@ class AsofJoinOperator(LeftRowsOperator):
         demand: FlushMode = FlushMode.NOTHING,
         latest_us: int = NO_WATERMARK,
     ) -> Step:
-        """One step of `protocol.Operator`. Cost: the rows that arrive and those that are settled, and their answers."""
+        """One step of `protocol.Operator`. Cost: the rows that arrive or are settled, those within reach of them, and answers."""
         step = Step()
         fresh = drop_late(self.readers, arrivals, watermark_us, step)
         if not self._streaming:
@@ -86,7 +86,7 @@ class AsofJoinOperator(LeftRowsOperator):
         rows = OpenRows(store, self._layout, self.keys, self._reach, self._high_ends, slot_us=self._slot_us)
         if demand is FlushMode.END:
             left = self._rows(LEFT, fresh, rows.all_left())
-            right = self._rows(RIGHT, fresh, rows.right_of(one_batch(left), at_the_end=True))
+            right = self._rows(RIGHT, fresh, rows.right_of(one_batch(left)))
             self._answer(left, right, step)
             return step
         rows.add(fresh)

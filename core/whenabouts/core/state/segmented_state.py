@@ -143,6 +143,11 @@ class SegmentedState:
         """Rows in the input's segments that begin before a time, from the directory alone: more than are needed."""
         return sum(s.rows for s in self._segments[input].values() if s.first * self.slot_us < before_us)
 
+    def first_start_us(self, input: int, from_us: int) -> int | None:
+        """The start of the input's first segment that begins at or after a time; None if there is none."""
+        starts = [segment.first * self.slot_us for segment in self._segments[input].values()]
+        return min((start for start in starts if start >= from_us), default=None)
+
     def first_from_us(self, input: int, from_us: int) -> int | None:
         """A lower bound of the times of the input's rows from `from_us` on, from the directory alone; None if there are
         none."""
