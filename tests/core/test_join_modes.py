@@ -18,7 +18,7 @@ from whenabouts.conformance import case_tables, expectations, generators, join_m
 from whenabouts.conformance.generators import Example
 from whenabouts.conformance.oracle import AmbiguousPairError
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, between, deadline, local, within
-from whenabouts.core.runtime.protocol import FlushMode, Step
+from whenabouts.core.runtime.protocol import Arrival, FlushMode, Step
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_layout import MARKS
 from whenabouts.core.timing_join.modes import BESTS, HOWS, TIES
@@ -454,6 +454,35 @@ def test_a_row_that_is_decided_leaves_the_state(how: str, strategy: str) -> None
     step = bucket.step(0, right={"r" + str(t): float(t) for t in (5, 7, 9)})
     assert step.gauges["state_rows_left"] == 0
     assert not any(input == MARKS for input, _ in bucket.store._segments)
+
+
+def test_a_row_that_waits_for_the_choice_of_its_partner_counts_as_held() -> None:
+    """a(0) is final after 1 s, when b(0.9) still may find a better one."""
+    bucket = Bucket(best="both")
+    bucket.step(left={"a": 0}, right={"b": 0.9})
+    step = bucket.step(1.5)
+    assert {name: step.gauges[f"state_rows_{name}"] for name in ("left", "right")} == {"left": 1, "right": 1}
+    assert bucket.operator.rows_held(bucket.store) == 2
+    assert told(bucket.step(2)) == ["ab"]
+
+
+@pytest.mark.parametrize("how", ONE_SIDED)
+def test_a_row_that_is_decided_leaves_the_state_while_further_ones_arrive(how: str) -> None:
+    """The window is an hour, so all rows would fit into one segment; the right row of each comes in the next step."""
+    schema = pa.schema({"k": pa.string(), "t": pa.int64()})
+    operator = query(how=how, condition=within("1 h", confidence=1)).operator([schema] * 2, streaming=True)
+    store, stored, evicted = DictStore(), 0, 0
+    for n in range(40):
+        sides = [
+            pa.record_batch([[f"{step} {at}" for at in range(50)], [n * SECOND] * 50], schema=schema)
+            for step in (n, n - 1)
+        ]
+        arrivals = [Arrival(input, operator.readers[input].read(rows).block) for input, rows in enumerate(sides)]
+        step = operator.step(store, arrivals, n * SECOND)
+        stored += step.metrics["rows_stored"] - 50
+        evicted += step.metrics["rows_evicted"]
+        assert step.gauges["state_rows_left"] == stored - evicted
+        assert 50 <= step.gauges["state_rows_left"] <= 100
 
 
 @pytest.mark.slow

@@ -76,6 +76,60 @@ def test_each_pair_is_judged_by_the_confidence_of_the_step_in_which_it_forms(
     assert told.rejects.num_rows == 0
 
 
+@settings(max_examples=120, deadline=None)
+@given(
+    st.integers(0, 1000),
+    st.lists(st.sampled_from([0.1, 0.3, 0.5, 0.8, 0.95]), min_size=STEPS, max_size=STEPS),
+    st.lists(st.sampled_from([2_500, 900, 600, 300, 60]), min_size=STEPS, max_size=STEPS),
+    st.booleans(),
+    st.sampled_from(["inner", "left_outer", "right_outer", "full_outer"]),
+    st.sampled_from(["left", "right", "both"]),
+    st.sampled_from([None, 1, 4]),
+)
+def test_each_choice_is_among_the_pairs_that_formed_however_the_query_became_stricter(
+    seed: int, confidences: list[float], windows: list[int], least: bool, how: str, best: str, restart: int | None
+) -> None:
+    left, right = files(seed), files(seed + 1)
+    windows.sort(reverse=True)
+    if not least:
+        confidences.sort()
+    queries = [
+        join(c, d, how=how, best=best, min_confidence=min(confidences) if least else None)
+        for c, d in zip(confidences, windows, strict=True)
+    ]
+    found = run_stream(
+        queries[0], [left, right], changes=dict(enumerate(queries)), restart_after=restart, buckets=2 if restart else 1
+    )
+    every = [pa.concat_tables(side) for side in (left, right)]
+    ends = [[table.column(name).to_numpy() for name in ("a", "b")] for table in every]
+    n, m = (table.num_rows for table in every)
+    sides = [*(np.repeat(end, m) for end in ends[0]), *(np.tile(end, n) for end in ends[1])]
+    steps = [table.column("step").to_numpy() for table in every]
+    formed = np.maximum(steps[0][:, None], steps[1][None, :])
+    by_step = np.stack([satisfaction_probability(*sides, -d, d).reshape(n, m) for d in windows])
+    p = np.take_along_axis(by_step, formed[None], 0)[0]
+    p[p < np.array(confidences)[formed]] = 0
+
+    def preferred(p: np.ndarray, side: int) -> list[int | None]:
+        """Of each row the partner on a side: the most probable, then the earliest, then the one of lesser columns."""
+        order = np.lexsort([every[side].column(name).to_numpy() for name in ("id", "step", "a", "b")])
+        return [int(order[row[order].argmax()]) if row.any() else None for row in p]
+
+    of_left, of_right = preferred(p, 1), preferred(p.T, 0)
+    pairs = {(i, j) for i, j in enumerate(of_left) if j is not None} if best != "right" else set()
+    if best != "left":
+        others = {(i, j) for j, i in enumerate(of_right) if i is not None}
+        pairs = pairs & others if best == "both" else others
+    names = [list(zip(s.tolist(), (np.arange(len(s)) % 12).tolist(), strict=True)) for s in steps]
+    expected: list[tuple[int | None, ...]] = [(*names[0][i], *names[1][j]) for i, j in pairs]
+    if how in ("left_outer", "full_outer"):
+        expected += [(*names[0][i], None, None) for i in set(range(n)) - {i for i, _ in pairs}]
+    if how in ("right_outer", "full_outer"):
+        expected += [(None, None, *names[1][j]) for j in set(range(m)) - {j for _, j in pairs}]
+    assert rows(found.output) == sorted(expected, key=str)
+    assert found.rejects.num_rows == 0
+
+
 def test_a_query_that_needs_dropped_rows_is_refused_and_one_that_needs_fewer_is_not() -> None:
     left, right = files(3), files(4)
     with pytest.raises(EngineError, match="WA-3006"):

@@ -153,6 +153,12 @@ OTHERS: dict[str, Query] = {
     "window join": WindowJoin.of(("a", "b", "c"), Point("t"), windows={("a", "b"): 40, ("b", "c"): 40}, on="k"),
     "coalesce, eager": Coalesce(time="t", values="v", group="k", window=200, slide=50, scheme="eager"),
     "coalesce, lazy": Coalesce(time="t", values="v", group="k", window=200, slide=50, scheme="lazy", lateness=30),
+    "best of both": TimingJoin(
+        left_time=Point("t"), right_time=Point("t"), condition=within(90, confidence=1), how="full_outer", best="both"
+    ),
+    "the other side of best": TimingJoin(
+        left_time=Point("t"), right_time=Point("t"), condition=within(90, confidence=1), how="full_outer", best="left"
+    ),
     "temporal join": TemporalJoin(time="t", values="v", group="k", on="k", window=200, slide=50),
 }
 

@@ -75,7 +75,10 @@ class AsofJoinOperator(LeftRowsOperator):
         demand: FlushMode = FlushMode.NOTHING,
         latest_us: int = NO_WATERMARK,
     ) -> Step:
-        """One step of `protocol.Operator`. Cost: the rows that arrive or are settled, those within reach of them, and answers."""
+        """One step of `protocol.Operator`.
+
+        Cost: the rows that arrive and those that are settled, stored rows within reach of them, and their answers.
+        """
         step = Step()
         fresh = drop_late(self.readers, arrivals, watermark_us, step)
         if not self._streaming:

@@ -57,7 +57,8 @@ class Layout:
     `SegmentedState.mark` gave them, null for rows that come afterwards. `axes`: by input, the column by which its rows
     are ordered, by default `T_MAX`. `opens`: by input, which rows (with marks) are open, that is, the operator has to
     emit something when they expire; other inputs have none. `needed`: by input, which rows (with marks) are still
-    needed; of other inputs all are. `purpose`: further text that the state depends on.
+    needed; of other inputs all are. `held_for`: by an operator's own input, the query's input whose rows it has.
+    `purpose`: further text that the state depends on.
     """
 
     schemas: Sequence[pa.Schema]
@@ -67,6 +68,7 @@ class Layout:
     purpose: str = ""
     needed: dict[int, Callable[[pa.RecordBatch], BoolArray]] = field(default_factory=dict)
     marked_later: frozenset[int] = frozenset()
+    held_for: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,8 @@ class SegmentedState:
         self._waiting: list[list[int]] = []
         self._floors = [NO_WATERMARK] * len(self._schemas)
         self._kept: list[int] | None = None
+        self.kept_before: list[int] | None = None
+        self._left_out = 0
         self.slot_us, self._span_us = slot_us, span_us
         self._read_directory()
 
@@ -83,9 +85,10 @@ class SegmentedState:
     def gauges(self, inputs: Sequence[str]) -> dict[str, int]:
         """Rows and bytes held of each of the query's inputs (without waiting rows)."""
         held: dict[str, int] = {}
-        for input, segments in zip(inputs, self._segments, strict=False):  # the operator's own inputs come after them
-            rows, size = sum(s.rows for s in segments.values()), sum(s.size for s in segments.values())
-            metrics.held(held, input, rows, size)
+        for at, input in enumerate(inputs):
+            own = [own for own, of in self._layout.held_for.items() if of == at]
+            segments = [segment for each in (at, *own) for segment in self._segments[each].values()]
+            metrics.held(held, input, sum(s.rows for s in segments), sum(s.size for s in segments))
         return held
 
     @property
@@ -122,7 +125,7 @@ class SegmentedState:
         """Declare that rows of input i are kept while `t_max >= watermark + ahead_us[i]`.
 
         A changed query may keep fewer rows than before, and more only while no row has been dropped. Raises EngineError
-        WA-3006 if it needs rows that were dropped.
+        WA-3006 if it needs rows that were dropped. `kept_before`: what the step before declared, None in a new bucket.
         """
         floors = self._floors[: len(ahead_us)]  # the operator's own inputs come after them
         for floor, had, wanted in zip(floors, self._kept or ahead_us, ahead_us, strict=True):
@@ -133,7 +136,7 @@ class SegmentedState:
                     "start from a new checkpoint; min_confidence= keeps state for later changes",
                 )
         self._changed |= self._kept is not None and self._kept != list(ahead_us)
-        self._kept = list(ahead_us)
+        self.kept_before, self._kept = self._kept, list(ahead_us)
 
     def first_end_us(self, input: int) -> int | None:
         """The end (exclusive) of the input's earliest segment, which eviction must reach to free anything."""
@@ -205,14 +208,15 @@ class SegmentedState:
     def drop_unneeded(self) -> int:
         """Drop rows that are no longer needed because of marks of this step; returns how many rows left the store.
 
-        A segment is rewritten once half of its rows are unneeded, so that no more rows are written than dropped.
+        A segment is rewritten once half of its rows are unneeded, so that no more rows are written than dropped. What
+        `append` has left out counts, too.
         """
-        dropped = 0
+        dropped, self._left_out = self._left_out, 0
         for input, first in self._stored.unsaved:
             if input not in self._layout.needed:
                 continue
             rows = self._stored.read(input, first)
-            useful = self.needed(input, rows) & (self._axis(input, rows) >= self._floors[input])
+            useful = self._useful(input, rows)
             kept = int(useful.sum())
             if 2 * kept > rows.num_rows:
                 continue
@@ -227,6 +231,7 @@ class SegmentedState:
         """Append rows (with marks, if the input has them) to the segments that span their slots.
 
         Rows that no segment spans go to new segments, to about so many, or fewer where these would be small and short.
+        Stored rows that are no longer needed are left out of a segment that is rewritten.
         """
         slots = self._axis(input, block) // self.slot_us
         held = sorted(self._segments[input].values())
@@ -239,6 +244,10 @@ class SegmentedState:
             if first in self._segments[input]:
                 stop = max(self._segments[input][first].stop, int(slots[at].max()) + 1)
                 before = self._stored.read(input, first)
+                if input in self._layout.needed:
+                    useful = self._useful(input, before)
+                    self._left_out += before.num_rows - int(useful.sum())
+                    before = before.filter(pa.array(useful))
                 rows = one_batch(table_of([before, with_null_columns(rows, before.schema)], before.schema))
             self._write(input, first, stop, rows)
 
@@ -407,6 +416,9 @@ class SegmentedState:
     def _axis(self, input: int, rows: pa.RecordBatch) -> IntArray:
         return np.asarray(rows.column(self._layout.axes.get(input, T_MAX)).to_numpy())
 
+    def _useful(self, input: int, rows: pa.RecordBatch) -> BoolArray:
+        return self.needed(input, rows) & (self._axis(input, rows) >= self._floors[input])
+
     def _open(self, input: int, rows: pa.RecordBatch) -> BoolArray:
         return self._layout.opens[input](rows)
 
@@ -429,12 +441,16 @@ class SegmentedState:
         return SegmentRows(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
 
 
-def rows_in_state(store: SegmentStore, inputs: int) -> int:
-    """Rows of an operator's first `inputs` inputs in a bucket's state, including waiting rows. One `get`."""
+def rows_in_state(store: SegmentStore, inputs: int, own: Collection[int] = ()) -> int:
+    """Rows of an operator's first `inputs` inputs in a bucket's state, including waiting rows. One `get`.
+
+    `own`: inputs of the operator's own that count, too (`Layout.held_for`).
+    """
     directory = _directory(store)
     if directory is None:
         return 0
-    held = sum(Segment(*row).rows for segments in directory["segments"][:inputs] for row in segments)
+    segments = directory["segments"]
+    held = sum(Segment(*row).rows for input in (*range(inputs), *own) for row in segments[input])
     return held + sum(int(rows) for _, _, rows, _ in directory["waiting"])
 
 

@@ -8,7 +8,8 @@
 - both sides choose: at the later W0 of the row and its best partner. For a mutual pair this is the same instant, so
   both rows are decided in the same step, and no row has to be searched for.
 
-Rows that are final but undecided wait in an input of their own, ordered by the instants of their decisions.
+Rows that are final but undecided wait in an input of their own, ordered by the instants of their decisions. A changed
+query that makes rows final earlier finds these instants again: the two of a mutual pair have to be the same.
 """
 
 from __future__ import annotations
@@ -63,13 +64,10 @@ class BestPairs:
         self,
         mode: Mode,
         blocks: Sequence[pa.Schema],
-        windows: Sequence[int],
-        longest: Sequence[int],
         output: JoinOutput,
     ) -> None:
-        """`windows`: by base input, the least (target time - base time). `longest`: by input, the greatest length."""
         self._schemas = schemas = MarkSchemas(mode, blocks)
-        self._mode, self._windows, self._longest, self._output = mode, windows, longest, output
+        self._mode, self._output = mode, output
         due = pa.field(DUE, pa.int64())
         waiting = [pa.schema([due, *schemas.rows(input)]) for input in (LEFT, RIGHT)]
         marks = {input: schemas.marks(input) for input in schemas.decided}
@@ -79,6 +77,7 @@ class BestPairs:
             marks={input: schema for input, schema in marks.items() if schema is not None},
             axes=dict.fromkeys((WAITING_FOR_PARTNER + input for input in (LEFT, RIGHT)), DUE),
             opens=awaited | {WAITING_FOR_PARTNER + input: every_row for input in schemas.waiting},
+            held_for={WAITING_FOR_PARTNER + input: input for input in schemas.waiting},
             purpose=f"{mode.how}, best {mode.best}" + ("" if mode.ties == "earliest" else f", ties {mode.ties}"),
         )
 
@@ -104,8 +103,12 @@ class BestPairs:
         self, state: SegmentedState, new_final: NewFinal, final_times: FinalTimes, until_us: int, keep: bool, step: Step
     ) -> Iterator[pa.RecordBatch]:
         """The pairs and rows whose choices are final at the watermark `until_us`."""
+        kept = _kept(final_times)
+        changed = state.kept_before not in (None, kept)
+        if changed and self._mode.chosen_only:
+            state.notes = _least(state.notes, state.kept_before, kept)
         decided = {
-            input: self._decided(state, input, new_final[input], final_times, until_us, step)
+            input: self._decided(state, input, new_final[input], final_times, until_us, changed, step)
             for input in self._schemas.decided
         }
         if self._mode.best == "both":
@@ -123,7 +126,7 @@ class BestPairs:
         times_us += [end - 1 for end in ends if end is not None]
         end = state.first_end_us(NOTES)
         if end is not None:
-            times_us += [end - self._notes_before(input, final_times, 0) for input in self._mode.chosen_only]
+            times_us += [end - self._notes_before(state, input, final_times, 0) for input in self._mode.chosen_only]
         return times_us
 
     def _decided(
@@ -133,11 +136,19 @@ class BestPairs:
         new_final: Sequence[pa.RecordBatch],
         final_times: FinalTimes,
         until_us: int,
+        changed: bool,
         step: Step,
     ) -> _Decided:
-        """The rows whose decision is due; rows that are final but not due start waiting."""
+        """The rows whose decision is due; rows that are final but not due start waiting.
+
+        `changed`: rows that wait have instants of another query.
+        """
         schema = self._schemas.rows(input)
         leaving = state.expiring(input, final_times.before(input, until_us))
+        if changed and input in self._schemas.waiting:
+            waited = state.take_before(WAITING_FOR_PARTNER + input, END_OF_TIME)
+            leaving += [rows.select(schema.names) for rows in waited]
+            step.metrics[metrics.EVICTED] += sum(rows.num_rows for rows in waited)
         rows = table_of([*new_final, *leaving], schema)
         due_us = self._due_us(input, rows, final_times)
         if input not in self._schemas.waiting:
@@ -204,7 +215,8 @@ class BestPairs:
             alone = ~np.isin(int_column(mine.rows, NUMBER), self._chosen(state, mine.rows, notes))
             yield from self._output.unmatched(other, mine.rows, alone, mine.due_us, step)
             if keep:
-                step.metrics[metrics.EVICTED] += state.evict(NOTES, self._notes_before(other, final_times, until_us))
+                before_us = self._notes_before(state, other, final_times, until_us)
+                step.metrics[metrics.EVICTED] += state.evict(NOTES, before_us)
 
     def _partners(self, input: int, rows: pa.Table) -> pa.Table:
         """The partners of choosing rows, as rows of the other input."""
@@ -220,13 +232,26 @@ class BestPairs:
         before = state.load(NOTES, int(t_max.min()), int(t_max.max()))
         return np.concatenate([int_column(each, NUMBER) for each in (*before, notes)])
 
-    def _notes_before(self, other: int, final_times: FinalTimes, until_us: int) -> int:
-        """Notes of rows with a lesser `t_max` are no longer needed: all rows that could match them have chosen."""
-        if until_us == NO_WATERMARK:
-            return NO_WATERMARK
-        choosing = 1 - other
-        chosen = final_times.before(choosing, until_us) + self._windows[choosing] - self._longest[choosing]
-        return max(NO_WATERMARK, min(final_times.before(other, until_us), chosen))
+    def _notes_before(self, state: SegmentedState, other: int, final_times: FinalTimes, until_us: int) -> int:
+        """Notes of rows with a lesser `t_max` are no longer needed: all rows that matched them have chosen.
+
+        The last of them is at most `-kept[other]` later than the row, as it matched it, and chooses at most
+        `-kept[choosing]` after that. Pairs that formed by earlier queries may lie further apart.
+        """
+        kept = _least(state.notes, _kept(final_times))
+        if until_us in (NO_WATERMARK, END_OF_TIME):
+            return until_us
+        return max(NO_WATERMARK, until_us + kept[other] + min(kept[1 - other], 0))
+
+
+def _kept(final_times: FinalTimes) -> list[int]:
+    """How far before the watermark rows of each input are final, as the state was given it."""
+    return [final_times.obsolete_before(input, 0) for input in (LEFT, RIGHT)]
+
+
+def _least(*kept: list[int] | None) -> list[int]:
+    """Of each input the least of these, if they are there."""
+    return [min(of) for of in zip(*filter(None, kept), strict=True)]
 
 
 class _Decided(NamedTuple):

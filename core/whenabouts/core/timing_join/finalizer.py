@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from whenabouts.core.arrays.record_batches import one_batch, with_columns_of
 from whenabouts.core.arrays.typing import BoolArray, FloatArray
 from whenabouts.core.joins.rows import SideRows
-from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import Step
 from whenabouts.core.state.segment_layout import Layout, SegmentRows
@@ -78,21 +77,17 @@ def finalizer_of(
     mode: Mode,
     blocks: Sequence[pa.Schema],
     compared: Collection[str],
-    window: tuple[int, int],
-    longest: tuple[int, int],
     output: JoinOutput,
 ) -> Finalizer | None:
     """The finalizer of a mode, None for the plain inner join.
 
-    `compared`: the columns of the right input that decide about pairs, besides its times. `window`: bounds on
-    right time - left time; `longest`: the greatest lengths. `best` uses them to evict notes.
+    `compared`: the columns of the right input that decide about pairs, besides its times.
     """
     if mode.plain:
         return None
     if mode.best is None:
         return UnmatchedRows(mode, blocks, compared, output)
-    least = {LEFT: window[0], RIGHT: -window[1]}
-    return BestPairs(mode, blocks, [least[LEFT], least[RIGHT]], longest, output)
+    return BestPairs(mode, blocks, output)
 
 
 def keep_marks(

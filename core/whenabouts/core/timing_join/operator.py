@@ -86,9 +86,7 @@ class TimingJoinOperator:
         self._span_us = _span_us(query, self._longest)
         self._slot_us = max(self._span_us // SLOTS_PER_SPAN, LEAST_SLOT_US)
         compared = {*of_input(query.key_columns, RIGHT), *(where.columns[RIGHT] if where else ())}
-        self._finalizer = finalizer_of(
-            query.mode, blocks, compared, query.window_from(LEFT), self._longest, self._columns
-        )
+        self._finalizer = finalizer_of(query.mode, blocks, compared, self._columns)
         self._layout = Layout(blocks) if self._finalizer is None else self._finalizer.layout
         if any(self.matching.templates):  # rows in state refer to templates by number
             names = json.dumps([[name for name, _ in spec.templates] for spec in specs])
@@ -141,8 +139,11 @@ class TimingJoinOperator:
         return self._columns.pairs(left, right, pairs, probability, None, step)
 
     def rows_held(self, store: SegmentStore) -> int:
-        """Rows of both inputs in a bucket's state, waiting ones included (for `wrappers.state_limit`). One `get`."""
-        return rows_in_state(store, len(self.readers))
+        """Rows of both inputs in a bucket's state (for `wrappers.state_limit`). One `get`.
+
+        Those that wait to be correlated, or for the choice of their partner, are included.
+        """
+        return rows_in_state(store, len(self.readers), self._layout.held_for)
 
     def _may_wait(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, demand: FlushMode) -> bool:
         """Whether a lazy strategy lets the rows wait (ITC Alg. 4: until there are enough, or their time is up)."""
