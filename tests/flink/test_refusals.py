@@ -9,13 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyflink.common import Types
-from pyflink.table import StreamTableEnvironment
+from pyflink.datastream import RuntimeExecutionMode
+from pyflink.table import EnvironmentSettings, StreamTableEnvironment
 
 from whenabouts.core import InputError, Lateness, Point, QueryError, within
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.flink_plugin import coalesce, run, temporal_aggregate, temporal_join, timing_join, window_join
 from whenabouts.flink_plugin.blocks import Blocks, ReadBlob
 from whenabouts.flink_plugin.file_source import read_files
+from whenabouts.flink_plugin.kafka import topic_sink
 from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
 
 SCHEMA = pa.schema({"k": pa.int64(), "t": pa.int64()})
@@ -55,6 +57,35 @@ def test_watermarks_that_streams_carry_say_their_lateness_but_not_what_is_idle()
 
 
 JOIN: Any = PAIRS | {"lateness": "1 s"}
+ONE_ROW = "SELECT 1 AS k, TIMESTAMP '2024-05-01 00:00:00' AS t"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_job_whose_mode_flink_would_choose_is_refused(name: str) -> None:
+    rows = _rows()
+    rows.stream.get_execution_environment().set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
+    with pytest.raises(QueryError, match=r"WA-2006: execution.runtime-mode is 'AUTOMATIC' .*STREAMING or BATCH"):
+        CALLS[name](rows, lateness="5 s")
+
+
+def test_a_table_whose_mode_flink_would_choose_is_refused() -> None:
+    tables = _tables()
+    rows = tables.sql_query(ONE_ROW)
+    tables.get_config().set("execution.runtime-mode", "AUTOMATIC")
+    with pytest.raises(QueryError, match=r"WA-2006: execution.runtime-mode is 'AUTOMATIC'"):
+        timing_join(rows, rows, **JOIN)
+    with pytest.raises(QueryError, match=r"WA-2006: execution.runtime-mode is 'AUTOMATIC'"):
+        topic_sink(rows, "broker:9092", "pairs")
+
+
+def test_the_mode_of_a_table_environment_counts() -> None:
+    finite = StreamTableEnvironment.create(local_environment(1, mode=THREAD), EnvironmentSettings.in_batch_mode())
+    rows = finite.sql_query(ONE_ROW)
+    timing_join(rows, rows, **PAIRS)
+    env = local_environment(1, mode=THREAD, streaming=False)
+    endless = StreamTableEnvironment.create(env, EnvironmentSettings.in_streaming_mode()).sql_query(ONE_ROW)
+    with pytest.raises(QueryError, match="WA-2051"):
+        timing_join(endless, endless, **PAIRS)
 
 
 def test_a_name_is_of_one_query_until_the_job_has_begun(tmp_path: Path) -> None:
@@ -74,7 +105,7 @@ def test_a_name_is_of_one_query_until_the_job_has_begun(tmp_path: Path) -> None:
 
 def test_a_name_is_of_one_query_of_tables_and_of_one_source(tmp_path: Path) -> None:
     tables = StreamTableEnvironment.create(local_environment(1, mode=THREAD))
-    rows = tables.sql_query("SELECT 1 AS k, TIMESTAMP '2024-05-01 00:00:00' AS t")
+    rows = tables.sql_query(ONE_ROW)
     timing_join(rows, rows, **JOIN)
     with pytest.raises(QueryError, match="WA-2191: the job has a query called 'timing-join'"):
         timing_join(rows, rows, **JOIN)
@@ -93,7 +124,7 @@ def _tables(zone: str = "UTC") -> StreamTableEnvironment:
 
 def test_what_is_no_input_is_refused_and_told_where_the_table_is() -> None:
     tables = _tables()
-    rows = tables.sql_query("SELECT 1 AS k, TIMESTAMP '2024-05-01 00:00:00' AS t")
+    rows = tables.sql_query(ONE_ROW)
     wrong: Any = "seismic"
     with pytest.raises(InputError, match=r"WA-1062: the right input is 'seismic' .*tables.from_path\(name\)"):
         timing_join(rows, wrong, **JOIN)

@@ -3,7 +3,7 @@
 The operations are those of `whenabouts.core.operations`, on `ENGINE`; the package offers them. `dataflow` builds a
 query into a job. What comes back has the form of the first input: a Table, a DataStream of named rows, or `Blocks`, the
 fastest form. In a Table the event time is the time attribute, under the operator's watermark. Whether a job is a stream
-or a batch, `execution.runtime-mode` says (AUTOMATIC is taken for a stream).
+or a batch, `execution.runtime-mode` says; AUTOMATIC is refused.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from whenabouts.core.hosting.results_kept import ResultsKept
 from whenabouts.core.operations import Operations
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.flink_plugin.blocks import Blocks
-from whenabouts.flink_plugin.dataflow import Form, Result, hosted, is_streaming
+from whenabouts.flink_plugin.dataflow import Form, Result, hosted
 from whenabouts.flink_plugin.job_names import require_free
 from whenabouts.flink_plugin.parts import scattered
 from whenabouts.flink_plugin.row_streams import as_given, environment_of, stream_of
+from whenabouts.flink_plugin.runtime_mode import is_streaming
 
 _results: ResultsKept[Result] = ResultsKept()
 
@@ -35,7 +36,7 @@ def _output(query: Query, inputs: Sequence[Form], settings: HostSettings) -> For
     Watermarks of the sources imply how late rows may come; idle inputs are recognised by `lateness`.
     """
     env, name = environment_of(inputs[0]), settings.name or "whenabouts"
-    if is_streaming(env) and (settings.watermarks == LATENESS or query.idle_after_us is not None):
+    if is_streaming(inputs) and (settings.watermarks == LATENESS or query.idle_after_us is not None):
         require_lateness(query)
     require_free(env, name, [stream_of(source) for source in inputs if not isinstance(source, Table)])
     result = hosted(

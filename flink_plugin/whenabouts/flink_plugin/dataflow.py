@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyflink.common import Duration as FlinkDuration
 from pyflink.common import TypeInformation, Types, WatermarkStrategy
-from pyflink.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
+from pyflink.datastream import DataStream
 from pyflink.java_gateway import get_gateway
 from pyflink.table import Table
 
@@ -34,6 +34,7 @@ from whenabouts.flink_plugin.bucket_labels import groups_of, labels
 from whenabouts.flink_plugin.retyping import zone_of
 from whenabouts.flink_plugin.row_packing import Latency, hops, require_latency, set_bundles, threads
 from whenabouts.flink_plugin.row_streams import blocks_of, environment_of
+from whenabouts.flink_plugin.runtime_mode import is_streaming
 from whenabouts.flink_plugin.wire import blob_type, by_bucket, packed_type, tagged_type
 
 BUCKETS = 8
@@ -119,7 +120,7 @@ def hosted(
         blocks_of(source, f"{name}-{input}", event_time=watermarks == SOURCE, gather_ms=latency.gather_ms)
         for source, input in zip(inputs, query.inputs, strict=True)
     ]
-    streaming = is_streaming(env)
+    streaming = is_streaming(inputs)
     if streaming and watermarks == SOURCE:
         query = without_slots(query, "watermarks='source'")
     if streaming and query.idle_after_us is not None:
@@ -185,10 +186,3 @@ def _under_watermark(clocked: DataStream, lateness_us: int, label: str) -> DataS
     )
     packed = marked.map(jvm.RemoveTimestampMapFunction(), packed_type().get_java_type_info())
     return named(DataStream(packed), f"{label}-packed", like=clocked)
-
-
-def is_streaming(env: StreamExecutionEnvironment) -> bool:
-    """What the job's `execution.runtime-mode` says. (AUTOMATIC is decided by Flink only when the job is submitted.)"""
-    mode = env._j_stream_execution_environment.getConfiguration()
-    text = str(mode.toMap().get("execution.runtime-mode"))
-    return text.upper() != str(RuntimeExecutionMode.BATCH.name)

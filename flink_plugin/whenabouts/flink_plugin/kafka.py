@@ -25,6 +25,7 @@ from whenabouts.core.errors import AtLeastOnceWarning, Code
 from whenabouts.core.hosting.brokers import require_broker
 from whenabouts.core.hosting.element_watermark import delay_ms
 from whenabouts.core.runtime.option_checks import columns_of
+from whenabouts.flink_plugin.runtime_mode import is_streaming
 
 COMMIT_WITHIN_MS = 900_000
 """How long a transaction may stay open: brokers allow 15 minutes by default. A job that is down for longer loses the
@@ -105,9 +106,7 @@ def topic_sink(
 
 def _warn_without_checkpoints(rows: Table) -> None:
     """A sink commits with checkpoints; without them readers wait for the end of the input, which a stream has not."""
-    config = rows._t_env.get_config()
-    streaming = config.get("execution.runtime-mode", "STREAMING").upper() == "STREAMING"
-    if streaming and not config.get("execution.checkpointing.interval", ""):
+    if is_streaming([rows]) and not rows._t_env.get_config().get("execution.checkpointing.interval", ""):
         warnings.warn(
             f"{Code.AT_LEAST_ONCE}: the sink commits rows with checkpoints, and the job makes none: readers see no row "
             "before the input ends, and a restart starts over (hint: call env.enable_checkpointing(10_000) before, or "
