@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, QueryError, within
 from whenabouts.core.hosting.query_identity import identity_of
-from whenabouts.core.local import run_stream
+from whenabouts.core.local import run, run_stream
 from whenabouts.core.probability.satisfaction_probability import satisfaction_probability
+from whenabouts.core.times.time_specs import Distributed
 from whenabouts.core.timing_join.query import TimingJoin
 
 STEPS = 6
@@ -205,6 +206,40 @@ def test_templates_may_change_under_their_names_and_old_rows_take_the_new_shape(
     # 148 lies 48 after the anchor of row a: 0.05 of its first shape and 0.9 of its second one reach so far.
     assert [(row["t_left"], row["t_right"]) for row in told.to_pylist()] == [(100, 148)]
     assert run_stream(histogram_join(first), [left, right]).output.num_rows == 0
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(0, 30), (0, 50), (10, 50), (-60, 40), (10, 40)])
+@pytest.mark.parametrize("strategy", ["eager", "simple"])
+def test_rows_in_state_take_the_new_shape_where_it_lies_or_the_change_is_refused(
+    lo: int, hi: int, strategy: str
+) -> None:
+    """State has the end of each row's support: about column `t` it may begin elsewhere, and not end elsewhere."""
+    queries = [
+        TimingJoin(
+            left_time=Distributed("t", templates={"a": [(*ends, 1.0)]}),
+            right_time=Point("t"),
+            condition=within(2, confidence=0.01),
+            lateness=1000,
+            strategy=strategy,
+        )
+        for ends in ((0, 40), (lo, hi))
+    ]
+    left, right = [pa.table({"t": [100]})] * 2, [pa.table({"t": [0]}), pa.table({"t": list(range(0, 200, 3))})]
+    schemas = [left[0].schema, right[0].schema]
+    written = identity_of(queries[0], schemas, 4).to_json()
+    if hi != 40:
+        what = rf"WA-3032.*the end of each template of left_time was a at 40 us and is a at {hi} us"
+        with pytest.raises(EngineError, match=what):
+            identity_of(queries[1], schemas, 4).check(written)
+        with pytest.raises(EngineError, match=what):
+            run_stream(queries[0], [left, right], changes={1: queries[1]})
+        return
+    identity_of(queries[1], schemas, 4).check(written)
+    found = run_stream(queries[0], [left[:1], right], changes={1: queries[1]}).output
+    expected = run(queries[1], [left[0], pa.concat_tables(right)]).output
+    assert found.num_rows > 0
+    columns = expected.column_names
+    assert sorted(found.select(columns).to_pylist(), key=str) == sorted(expected.to_pylist(), key=str)
 
 
 @pytest.mark.parametrize("names", [("b", "a"), ("a", "c"), ("a", "b", "c")])

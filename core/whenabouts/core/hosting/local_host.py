@@ -16,6 +16,7 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, EngineError, NotFiniteWarning, QueryError
 from whenabouts.core.hosting.host import warn_of_two_zones
+from whenabouts.core.hosting.query_identity import check_change
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import (
     END_OF_TIME,
@@ -163,8 +164,9 @@ class LocalHost:
     def change(self, query: Query) -> None:
         """Continue with another query over the same state.
 
-        Raises EngineError WA-3032 for one that would look for keys in other buckets. The next step raises QueryError
-        WA-2007 for other output columns than before, unless the operator refuses the state.
+        Raises EngineError WA-3032 for one that would look for keys in other buckets, or read times of rows in state
+        otherwise. The next step raises QueryError WA-2007 for other output columns than before, unless the operator
+        refuses the state.
         """
         operator = limited(query.operator(self._schemas, streaming=True), self._state_limit)
         keys = [[each.keys.of(input) for input in range(len(self._schemas))] for each in (self.operator, operator)]
@@ -175,6 +177,7 @@ class LocalHost:
                 f"the columns that say in which bucket a row is were {'; '.join(before)} and are {'; '.join(now)}",
                 "leave them as they are, or use one bucket",
             )
+        check_change(self._query, query, len(self._stores))
         self._query, self.operator = query, operator
 
     def commit(self) -> _Commit:

@@ -68,11 +68,7 @@ class Identity:
         for name in {**other["columns"], **self.columns}:
             before, now = other["columns"].get(name, {}), self.columns.get(name, {})
             differing += _differences(before, now, f"column {{!r}} of the {name} input")
-        before = other.get("implied", {})
-        both = self.implied.keys() & before.keys()
-        differing += _differences(
-            {key: before[key] for key in sorted(both)}, {key: self.implied[key] for key in sorted(both)}, "{}"
-        )
+        differing += _of_both(other.get("implied", {}), self.implied)
         if differing:
             raise _other("; ".join(differing))
         check_buckets(other["buckets"], self.buckets)
@@ -97,6 +93,16 @@ def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Ide
         for input, schema in zip(query.inputs, schemas, strict=True)
     }
     return Identity(VERSION, name, settings, columns, buckets, _implied(query, buckets))
+
+
+def check_change(before: Query, now: Query, buckets: int) -> None:
+    """Refuse, as EngineError WA-3032, a query that would read state otherwise than it was written.
+
+    Operators refuse state of other columns, modes and names of templates themselves.
+    """
+    differing = _of_both(_implied(before, buckets), _implied(now, buckets))
+    if differing:
+        raise _other("; ".join(differing))
 
 
 def check_buckets(found: int, asked: int) -> None:
@@ -129,8 +135,9 @@ def _refusal(identity: Identity, text: str) -> EngineError | None:
 
 
 def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
-    """What state depends on of the options that may change: the columns of times, time slots, and where queries that
-    share an extent have their rows, if there are several buckets.
+    """What state depends on of the options that may change: the columns of times, the ends of templates about them
+    (state has the end of each row's support), time slots, and where queries that share an extent have their rows, if
+    there are several buckets.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.timing_join.query import TimingJoin
@@ -146,6 +153,11 @@ def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
     changeable: frozenset[str] = getattr(query, "changeable", frozenset())
     times = {name: getattr(query, name) for name in ("left_time", "right_time") if name in changeable}
     implied = {f"what {name} reads": ", ".join(_read_by(spec)) for name, spec in times.items()}
+    implied |= {
+        f"the end of each template of {name}": ", ".join(f"{each} at {phi.end_us} us" for each, phi in spec.templates)
+        for name, spec in times.items()
+        if spec.templates and spec.end_columns[1] is None
+    }
     if hasattr(query, "time_slots"):
         slots = getattr(query, "slots", None)
         if slots is None or isinstance(slots, TimeSlots):  # those of window joins follow from what `settings` has
@@ -189,6 +201,11 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
                 recorded_as[option.name].get(value, value) if option.name in recorded_as else value
             )
     return type(query).__name__, settings
+
+
+def _of_both(old: dict[str, str], new: dict[str, str]) -> list[str]:
+    both = sorted(old.keys() & new.keys())
+    return _differences({key: old[key] for key in both}, {key: new[key] for key in both}, "{}")
 
 
 def _differences(old: dict[str, str], new: dict[str, str], name: str) -> list[str]:
