@@ -266,6 +266,12 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: dict[st
         replay_of(base | options).open()
 
 
+def test_a_parquet_file_without_row_groups_is_a_stream_without_rows(tmp_path: Path) -> None:
+    pq.ParquetWriter(tmp_path / "none.parquet", events(0).schema).close()
+    arrivals = Replay(path=str(tmp_path / "none.parquet"), time=Point("t")).open().arrivals()
+    assert (len(arrivals.at_us), arrivals.slices(0, 0)) == (0, [])
+
+
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR?")
     for path in ("bad.parquet", "none.csv"):

@@ -4,6 +4,7 @@ restarts."""
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import sys
 from collections import Counter
@@ -17,13 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
 from pyspark.sql.streaming.query import StreamingQuery
 
-from whenabouts.core import Interval, Lateness, within
+from whenabouts.core import Interval, Lateness, Point, within
 from whenabouts.core.local import timing_join as join_locally
 from whenabouts.core.sources.replay_options import replay_of
 from whenabouts.spark_plugin import timing_join
 from whenabouts.spark_plugin.environment import spark_version
+from whenabouts.spark_plugin.packing import FLUSH
+from whenabouts.spark_plugin.replay_source import SelfCappedReader, schema_of
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +51,13 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 OPTIONS = {"time": "t", "polling": "30 s", "disorder": "1 minute", "seed": "4"}
+
+
+def written(path: Path, seconds: range) -> Path:
+    """One row a second."""
+    ids = np.array(seconds, np.int64)
+    pq.write_table(pa.table({"t": pa.array(ids * 1_000_000, pa.timestamp("us", "UTC")), "id": ids}), path)
+    return path
 
 
 def local(events: Path) -> pa.Table:
@@ -177,6 +188,60 @@ def test_a_join_of_replayed_streams_is_the_join_of_the_files(spark: SparkSession
     running.stop()
     assert 0 < want["id_right"].null_count < want.num_rows
     assert rows(pa.concat_tables(found).cast(want.schema)) == rows(want)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_the_end_of_a_replay_is_signalled_once(rows: int, tmp_path: Path) -> None:
+    """An offset at the number of rows is the end, as in checkpoints of before, unless there are none."""
+    path = written(tmp_path / "events.parquet", range(rows))
+    options = {"path": str(path), "time": "t", "endOfInput": "true"}
+    reader = SelfCappedReader(replay_of({"path": str(path), "time": "t"}), schema_of(options), most=2)
+    offsets = [reader.initialOffset()]
+    while (offset := reader.latestOffset()) != offsets[-1]:
+        offsets.append(offset)
+        reader.partitions(*offsets[-2:])
+    given = [
+        flush
+        for first, last in itertools.pairwise(offsets)
+        for partition in reader.partitions(first, last)
+        for batch in reader.read(partition)
+        for flush in batch.column(FLUSH).to_pylist()
+    ]
+    assert given == [False] * rows + [True]
+    assert offsets[-1]["row"] == max(rows, 1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("before", [True, False], ids=["old checkpoint", "new query"])
+def test_a_replay_without_rows_signals_its_end(spark: SparkSession, tmp_path: Path, before: bool) -> None:
+    """Outer rows of the other input are emitted, also after a checkpoint in which the end could not be signalled."""
+    some, none = written(tmp_path / "some.parquet", range(5)), written(tmp_path / "none.parquet", range(0))
+    found: list[int] = []
+
+    def run(*, ends: bool) -> None:
+        def source(path: Path, ends: bool) -> DataFrame:
+            stream = (
+                spark.readStream.format("whenabouts").options(time="t", endOfInput=str(ends).lower()).load(str(path))
+            )
+            return stream if ends else stream.withColumn(FLUSH, lit(False))
+
+        left, right = source(some, True), source(none, ends)
+        pairs = timing_join(
+            left, right, left_time=Point("t"), right_time=Point("t"), condition=within("1 s", confidence=1),
+            how="left_outer", lateness="1 minute", buckets=2,
+        )  # fmt: skip
+        writer = pairs.writeStream.foreachBatch(lambda rows, _: found.extend(row.id_left for row in rows.collect()))
+        running = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        running.processAllAvailable()
+        running.stop()
+
+    if before:
+        run(ends=False)  # the offsets are those of a release that did not count the flush row
+        assert '"row":0' in (tmp_path / "checkpoint" / "offsets" / "0").read_text().replace(" ", "")
+        assert not found
+    for _ in range(2):
+        run(ends=True)
+    assert sorted(found) == list(range(5))
 
 
 def test_what_makes_no_sense_is_refused_when_the_source_is_loaded(spark: SparkSession, events: Path) -> None:

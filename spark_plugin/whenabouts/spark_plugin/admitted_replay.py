@@ -27,7 +27,7 @@ class AdmittedReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """The end of the files, so that progress shows how many rows remain."""
-        return self._offset(len(self._known().at_us))
+        return self._offset(self._end)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
         """All rows are due: the pace is ignored."""

@@ -33,7 +33,12 @@ class FlushPartition(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader):
-    """The part for all versions of Spark. Times are read and sorted in the driver, once, when first needed."""
+    """The part for all versions of Spark. Times are read and sorted in the driver, once, when first needed.
+
+    An offset counts rows. The flush row comes with the last row and is not counted, except in a stream without rows:
+    Spark reads nothing between equal offsets. So older checkpoints, in which it never counted, continue right: with
+    rows nothing has changed, and without any they are at 0, before the flush row that was not sent.
+    """
 
     def __init__(self, replay: Replay, schema: StructType, most: int | None) -> None:
         self._replay, self._schema, self._most = replay, schema, most
@@ -48,9 +53,9 @@ class StreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Slices of the rows between two offsets. Raises EngineError WA-3031 for offsets of another replay."""
         first, stop = (self._row(offset) for offset in (start, end))
-        last = len(self._known().at_us)
-        flush = [FlushPartition(None)] if FLUSH in self._schema.names and first < stop == last else []
-        return [*(SlicePartition(piece) for piece in self._known().slices(first, stop)), *flush]
+        flush = [FlushPartition(None)] if self._flushes and first < stop == self._end else []
+        rows = len(self._known().at_us)
+        return [*(SlicePartition(piece) for piece in self._known().slices(first, min(stop, rows))), *flush]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, or the flush row."""
@@ -75,8 +80,18 @@ class StreamReader(DataSourceStreamReader):
         known = self._known()
         self._begun = self._begun or (row, monotonic())
         begun, since = self._begun
-        due = max(known.due(begun, monotonic() - since), row) if self._paced else len(known.at_us)
+        due = known.due(begun, monotonic() - since) if self._paced else len(known.at_us)
+        due = self._end if due >= len(known.at_us) else max(due, row)
         return self._offset(due if most is None else min(due, row + most))
+
+    @property
+    def _flushes(self) -> bool:
+        return FLUSH in self._schema.names
+
+    @property
+    def _end(self) -> int:
+        """The offset after everything."""
+        return max(len(self._known().at_us), int(self._flushes))
 
     def _offset(self, row: int) -> dict[str, Any]:
         return {"row": row, "replay": self._known().fingerprint}

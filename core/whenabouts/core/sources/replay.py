@@ -139,7 +139,8 @@ class EventFiles:
     @cached_property
     def starts(self) -> IntArray:
         """The number of the first row of every chunk, counted over all files."""
-        return np.cumsum([0, *(chunk.rows for chunk in self.chunks[:-1])], dtype=np.int64)
+        rows = np.array([chunk.rows for chunk in self.chunks], np.int64)
+        return np.cumsum(rows) - rows
 
     def table(self, number: int) -> pa.Table:
         """The rows of a chunk in `schema`; a time that cannot be parsed is null."""
