@@ -64,6 +64,8 @@ class CarriedRows:
 
     def of(self, left: pa.RecordBatch) -> pa.RecordBatch:
         """The carried rows of the keys of left rows; rows of other keys may be among them."""
+        if not self._slots.size.rows:
+            return no_rows(self._schema)  # without a look at the store
         return self._slots.read(self._slots.of(self._keys.hashes(left, 0)[0]))
 
     def fold(self, rows: pa.RecordBatch, before_us: int) -> int:
