@@ -17,7 +17,7 @@ from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.expressions.sql import parse_expression
 from whenabouts.core.local import run_stream
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Query
-from whenabouts.core.state.segmented_state import rows_in_state
+from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin

@@ -25,8 +25,9 @@ from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore, Step
+from whenabouts.core.state.segment_directory import notes_in_state, rows_in_state
 from whenabouts.core.state.segment_layout import Layout, every_row
-from whenabouts.core.state.segmented_state import SegmentedState, notes_in_state, rows_in_state
+from whenabouts.core.state.segmented_state import SegmentedState
 
 DUE = PREFIX + "due"
 _SETTLED = END_OF_TIME

@@ -33,7 +33,7 @@ from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.output_memory import require_room
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
-from whenabouts.core.state.segmented_state import rows_in_state
+from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.state.window_cache import window_cache
 
 _ROWS_KEPT = 3

@@ -51,7 +51,7 @@ from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
 from whenabouts.core.state.memory_store import StorePart
 from whenabouts.core.state.segment_codec import fingerprint
-from whenabouts.core.state.segmented_state import rows_in_state
+from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.state.window_cache import window_cache
 
 

@@ -25,8 +25,9 @@ from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore, Step
+from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout, every_row
-from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
+from whenabouts.core.state.segmented_state import SegmentedState
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 
 

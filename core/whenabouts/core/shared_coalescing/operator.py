@@ -41,7 +41,7 @@ from whenabouts.core.shared_coalescing.scheme_policy import SchemePolicy
 from whenabouts.core.shared_coalescing.view import LEAST_ROWS, SharedView
 from whenabouts.core.state.memory_store import StorePart
 from whenabouts.core.state.segment_codec import fingerprint
-from whenabouts.core.state.segmented_state import rows_in_state
+from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.wrappers.select_project import finished
 
 

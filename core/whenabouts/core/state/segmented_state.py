@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +16,9 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.blocks import T_MAX, times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore
-from whenabouts.core.state.segment_codec import decode, encode, unwrap, wrap
+from whenabouts.core.state.segment_codec import decode, encode
+from whenabouts.core.state.segment_directory import Directory
 from whenabouts.core.state.segment_layout import (
-    DIRECTORY,
     NONE_OPEN,
     SEGMENTS_PER_STEP,
     WAITING,
@@ -57,20 +55,13 @@ class SegmentedState:
         self._store = store
         self._layout = layout if isinstance(layout, Layout) else Layout(layout)
         self._schemas = tuple(self._layout.schemas)
-        self._fingerprint = self._layout.fingerprint
         self._changed = False
-        self._stored = StoredSegments(store, self._layout)
-        self.rows_numbered = 0
-        self._progress_us = NO_WATERMARK
-        self._notes: list[int] = []
-        self._segments: list[dict[int, Segment]] = [{} for _ in self._schemas]
-        self._waiting: list[list[int]] = []
-        self._floors = [NO_WATERMARK] * len(self._schemas)
-        self._kept: list[int] | None = None
-        self.kept_before: list[int] | None = None
+        self._directory = directory = Directory.read(store, self._layout) or Directory.empty(self._layout, slot_us)
+        self.slot_us, self._span_us = directory.slot_us, span_us
+        self._segments, self._waiting, self._floors = directory.segments, directory.waiting, directory.floors
+        self._stored = StoredSegments(store, self._layout, directory.marked_later)
+        self.kept_before = directory.kept
         self._left_out = 0
-        self.slot_us, self._span_us = slot_us, span_us
-        self._read_directory()
 
     @property
     def rows_held(self) -> int:
@@ -104,22 +95,32 @@ class SegmentedState:
     @property
     def progress_us(self) -> int:
         """The time before which an operator that works in time order has processed all rows."""
-        return self._progress_us
+        return self._directory.progress_us
 
     @progress_us.setter
     def progress_us(self, us: int) -> None:
-        self._changed |= us != self._progress_us
-        self._progress_us = us
+        self._changed |= us != self._directory.progress_us
+        self._directory.progress_us = us
+
+    @property
+    def rows_numbered(self) -> int:
+        """How many rows have got a number."""
+        return self._directory.rows_numbered
+
+    @rows_numbered.setter
+    def rows_numbered(self, count: int) -> None:
+        self._changed |= count != self._directory.rows_numbered
+        self._directory.rows_numbered = count
 
     @property
     def notes(self) -> list[int]:
         """Numbers that an operator keeps beside its rows; empty in a new bucket, and in one written without any."""
-        return self._notes
+        return self._directory.notes
 
     @notes.setter
     def notes(self, numbers: list[int]) -> None:
-        self._changed |= numbers != self._notes
-        self._notes = numbers
+        self._changed |= numbers != self._directory.notes
+        self._directory.notes = numbers
 
     def set_retention(self, ahead_us: Sequence[int]) -> None:
         """Declare that rows of input i are kept while `t_max >= watermark + ahead_us[i]`.
@@ -128,15 +129,15 @@ class SegmentedState:
         WA-3006 if it needs rows that were dropped. `kept_before`: what the step before declared, None in a new bucket.
         """
         floors = self._floors[: len(ahead_us)]  # the operator's own inputs come after them
-        for floor, had, wanted in zip(floors, self._kept or ahead_us, ahead_us, strict=True):
+        for floor, had, wanted in zip(floors, self.kept_before or ahead_us, ahead_us, strict=True):
             if floor != NO_WATERMARK and wanted < had:
                 raise EngineError(
                     Code.STATE_LACKS_ROWS,
                     "the state was kept for a stricter query: rows that this one could still match were dropped",
                     "start from a new checkpoint; min_confidence= keeps state for later changes",
                 )
-        self._changed |= self._kept is not None and self._kept != list(ahead_us)
-        self.kept_before, self._kept = self._kept, list(ahead_us)
+        self._changed |= self.kept_before is not None and self.kept_before != list(ahead_us)
+        self._directory.kept = list(ahead_us)
 
     def first_end_us(self, input: int) -> int | None:
         """The end (exclusive) of the input's earliest segment, which eviction must reach to free anything."""
@@ -357,7 +358,7 @@ class SegmentedState:
             taken.append(Arrival(input, decode(present(data, WAITING - input, number), self._schemas[input])))
             self._store.delete(WAITING - input, number)
             self._changed = True
-        self._waiting = []
+        self._waiting.clear()
         return taken
 
     def save(self) -> None:
@@ -365,42 +366,8 @@ class SegmentedState:
         if not self._changed:
             return
         self._stored.save()
-        directory = {
-            "fingerprint": self._fingerprint,
-            "slot_us": self.slot_us,
-            "segments": [sorted(segments.values()) for segments in self._segments],
-            "waiting": self._waiting,
-            "floors": self._floors,
-            "kept": self._kept,
-            "rows_numbered": self.rows_numbered,
-            "progress_us": self._progress_us,
-        }
-        directory |= {"notes": self._notes} if self._notes else {}
-        directory |= {"marked_later": sorted(self._stored.marked_later)} if self._stored.marked_later else {}
-        self._store.put(DIRECTORY, 0, wrap(json.dumps(directory).encode()))
+        self._directory.write(self._store, self._layout)
         self._changed = False
-
-    def _read_directory(self) -> None:
-        directory = _directory(self._store)
-        if directory is None:
-            return
-        if directory["fingerprint"] != self._fingerprint:
-            raise EngineError(
-                Code.STATE_FORMAT,
-                "the state was written for other columns, types, names of templates, another mode of the query, or "
-                "other time slots",
-                "start from a new checkpoint, or restore the columns, the template names and the mode; time slots "
-                "follow from the condition, tolerance and max_uncertainty",
-            )
-        self.slot_us = directory["slot_us"]
-        self._segments = [{row[0]: Segment(*row) for row in segments} for segments in directory["segments"]]
-        self._waiting = directory["waiting"]
-        self._floors = directory["floors"]
-        self._kept = directory.get("kept")
-        self.rows_numbered = directory.get("rows_numbered", 0)
-        self._progress_us = directory.get("progress_us", NO_WATERMARK)
-        self._notes = directory.get("notes", [])
-        self._stored.marked_later = {(input, first) for input, first in directory.get("marked_later", [])}
 
     def _write(self, input: int, first: int, stop: int, rows: pa.RecordBatch) -> None:
         size = self._stored.write(input, first, rows)
@@ -439,27 +406,3 @@ class SegmentedState:
         if floor <= first * self.slot_us or (alive := self._axis(input, rows) >= floor).all():
             return SegmentRows(input, first, np.arange(rows.num_rows), rows)
         return SegmentRows(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
-
-
-def rows_in_state(store: SegmentStore, inputs: int, own: Collection[int] = ()) -> int:
-    """Rows of an operator's first `inputs` inputs in a bucket's state, including waiting rows. One `get`.
-
-    `own`: inputs of the operator's own that count, too (`Layout.held_for`).
-    """
-    directory = _directory(store)
-    if directory is None:
-        return 0
-    segments = directory["segments"]
-    held = sum(Segment(*row).rows for input in (*range(inputs), *own) for row in segments[input])
-    return held + sum(int(rows) for _, _, rows, _ in directory["waiting"])
-
-
-def notes_in_state(store: SegmentStore) -> list[int]:
-    """The numbers that an operator keeps beside its rows, empty in a new bucket. One `get`."""
-    notes: list[int] = (_directory(store) or {}).get("notes", [])
-    return notes
-
-
-def _directory(store: SegmentStore) -> dict[str, Any] | None:
-    data = store.get(DIRECTORY, 0)
-    return None if data is None else json.loads(bytes(unwrap(data)))

@@ -27,15 +27,15 @@ Key = tuple[int, int]
 class StoredSegments:
     """Reads and writes segments. Marks that `mark` replaced are written by `save`.
 
-    `marked_later`: the segments of `Layout.marked_later` that have marks.
+    `marked_later`: the directory's set of the segments of `Layout.marked_later` that have marks; it changes.
     """
 
-    def __init__(self, store: SegmentStore, layout: Layout) -> None:
+    def __init__(self, store: SegmentStore, layout: Layout, marked_later: set[Key]) -> None:
         self._store, self._layout = store, layout
         self._schemas = tuple(layout.schemas)
         self._loaded: dict[Key, pa.RecordBatch] = {}
         self._unsaved: set[Key] = set()
-        self.marked_later: set[Key] = set()
+        self.marked_later = marked_later
 
     @property
     def unsaved(self) -> list[Key]:

@@ -28,8 +28,9 @@ from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.runtime.output_memory import Growing
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late
+from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.state.segment_layout import LEAST_SLOT_US, SLOTS_PER_SPAN, Layout, SegmentRows
-from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
+from whenabouts.core.state.segmented_state import SegmentedState
 from whenabouts.core.timing_join.cost import block_rows
 from whenabouts.core.timing_join.finalizer import Pairs, finalizer_of, keep_marks
 from whenabouts.core.timing_join.matching import WHOLE_BUFFER, Matching

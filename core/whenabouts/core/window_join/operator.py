@@ -28,8 +28,9 @@ from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.runtime.output_memory import FEW_ROWS, Growing, bytes_per_row, require_room
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late
+from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout
-from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
+from whenabouts.core.state.segmented_state import SegmentedState
 from whenabouts.core.window_join.cost import cheapest_algorithm, choose
 from whenabouts.core.window_join.edge_probabilities import edge_probabilities, probabilities_of_all
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph

@@ -30,7 +30,7 @@ from whenabouts.core.runtime.protocol import (
 from whenabouts.core.runtime.time_columns import microseconds
 from whenabouts.core.runtime.watermarks import drop_late
 from whenabouts.core.state.segment_codec import decode, encode
-from whenabouts.core.state.segmented_state import rows_in_state
+from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.times.time_specs import Point
 
 _CLOCKS = -64
