@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core import InputError, QueryError
-from whenabouts.core.sources.csv_files import read_csv
+from whenabouts.core.sources.csv_files import CsvFile, csv_batches, read_csv
 from whenabouts.core.sources.files import read_file
 
 
@@ -86,3 +86,25 @@ def test_parquet_with_two_columns_of_a_name_is_refused_as_csv_is(tmp_path: Path)
     pq.write_table(pa.table([pa.array([1]), pa.array([2])], ["k", "k"]), path)
     with pytest.raises(QueryError, match=r"WA-2009: .*rows.parquet has two columns 'k'"):
         read_file(path)
+
+
+ODD = {
+    "empty and quoted empty fields": 't,k,v\n1,,NA\n2,"",nan\n3,"a\nb",\n',
+    "rows longer than Arrow's blocks": f"t,k,v\n1,a,b\n2,{'x' * 3_000_000},c\n3,d,{'y' * 20_000_000}\n4,e,f\n",
+    "a header alone": "t,k,v",
+    "many rows": "t,k,v\n" + "".join(f"{i},k{i},{i / 4}\n" for i in range(200_000)),
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_a_file_read_a_few_rows_at_a_time_is_the_file_read_at_once(tmp_path: Path, text: str) -> None:
+    file = CsvFile.at(written(tmp_path, text))
+    found = list(csv_batches(file, ["v", "t"]))
+    assert pa.Table.from_batches(found, pa.schema({"v": pa.string(), "t": pa.string()})).equals(
+        read_csv(file).select(["v", "t"])
+    )
+
+
+def test_a_quote_that_is_not_closed_is_refused_also_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"WA-1008: .*in line 2 is not closed: it would hold the rest of the file"):
+        list(csv_batches(CsvFile.at(written(tmp_path, 't,k\n1,"x\n2,y\n')), ["t"]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import json
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ from pyflink.common import Types
 from pyflink.datastream import MapFunction
 
 from infra.object_store import object_store
-from whenabouts.core import InputError, Interval, Lateness, within
+from whenabouts.core import InputError, Interval, Lateness, Point, within
 from whenabouts.core.local import timing_join as local_join
+from whenabouts.core.sources.files import read_file
 from whenabouts.flink_plugin import collect, read_files, timing_join
 from whenabouts.flink_plugin.file_source import ReadSplit, _splits
 from whenabouts.flink_plugin.file_systems import LOCAL, File, listed
@@ -90,6 +93,56 @@ def test_text_that_looks_like_a_number_stays_text_where_the_schema_says_so(tmp_p
     (split,) = _splits(File(LOCAL, str(tmp_path / "a.csv")))
     (batch,) = ReadSplit(pa.schema({"s": pa.string(), "id": pa.int64()}))(split)
     assert batch.to_pydict() == {"s": ["007", "00042"], "id": [1, 2]}
+
+
+ODD = {
+    "empty fields": "k,t\n,1\n,2\nb,3\n",
+    "quoted empty fields": 'k,t\n"",1\n,2\nb,3\n',
+    "words that mean nothing elsewhere": "k,t\nNA,1\nnan,2\nnull,3\n",
+    "an empty time": "k,t\na,1\nb,\n",
+    "lines in a value": 'k,t\n"a\nb",1\nc,2\n',
+    "long text": f"k,t\n{'x' * 3_000_000},1\nb,2\n",
+    "other types later": "k,t\n" + "".join(f"{i},{i}\n" for i in range(200_000)) + "007,200000.5\n",
+    "times that say less": "k,t\na,2024-05-01\nb,2024-05-01 10:00:00.123456\n",
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_csv_is_read_as_the_local_engine_reads_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    blocks = read_files(local_environment(1), path)
+    (split,) = _splits(File(LOCAL, str(path)))
+    assert pa.Table.from_batches(blocks.read(split), blocks.schema).equals(read_file(path))
+
+
+@pytest.mark.parametrize(("first", "second"), [("1", "007"), ("1", "1.5"), ("", "a"), ("2024-05-01", "soon")])
+def test_a_value_that_does_not_fit_the_first_file_is_refused(tmp_path: Path, first: str, second: str) -> None:
+    for number, value in enumerate((first, second)):
+        (tmp_path / f"{number}.csv").write_text(f"k,v\n1,{value}\n")
+    blocks = read_files(local_environment(1), tmp_path)
+    (split,) = _splits(File(LOCAL, str(tmp_path / "1.csv")))
+    with pytest.raises(InputError, match=f"WA-1067: '{second}' in row 0 of column 'v' of .*1.csv does not fit"):
+        list(blocks.read(split))
+
+
+def test_a_schema_reads_every_form_that_a_value_can_have(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("i,f,d,t,n\n007, 1e3, 1.5,10:30,\n")
+    types = {"i": pa.int32(), "f": pa.float32(), "d": pa.decimal128(9, 2), "t": pa.time32("s"), "n": pa.int64()}
+    (split,) = _splits(File(LOCAL, str(tmp_path / "a.csv")))
+    (batch,) = ReadSplit(pa.schema(types))(split)
+    assert [value for (value,) in batch.to_pydict().values()] == [7, 1000.0, Decimal("1.50"), dt.time(10, 30), None]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_empty_keys_of_csv_match_nothing_as_on_the_local_engine(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('k,t\n,1\nNA,2\n"",3\nb,4\n')
+    join: Any = {"on": "k", "left_time": Point("t"), "right_time": Point("t"), "condition": within(10, confidence=1)}
+    env = local_environment(1, mode=THREAD, streaming=False)
+    found = collect(timing_join(*(read_files(env, tmp_path / "a.csv", name=name) for name in "ab"), **join))
+    wanted = local_join(read_file(tmp_path / "a.csv"), read_file(tmp_path / "a.csv"), **join)
+    assert Counter(found.column("k").to_pylist()) == Counter(wanted.column("k").to_pylist()) == {"NA": 1, "": 1, "b": 1}
 
 
 STORED = ("in/1.parquet", "in/2.csv", "in/notes.txt", "in/more/3.parquet", "in/more/.4.parquet")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyflink.common import Types, WatermarkStrategy
@@ -24,6 +23,9 @@ from pyflink.java_gateway import get_gateway
 
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.runtime.option_checks import refused, whole_number
+from whenabouts.core.sources.csv_files import CsvFile, csv_batches, read_csv
+from whenabouts.core.sources.files import check_distinct
+from whenabouts.core.sources.written_values import as_asked, as_type_of_part, natural_type
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_systems import LOCAL, File, listed
 
@@ -56,10 +58,12 @@ def read_files(
     `paths`: on this machine, or URIs (`s3://bucket/folder/*.parquet`) that pyarrow knows, or fsspec if it is installed.
     `filesystem`: a file system of pyarrow or fsspec for all paths, such as
     `pyarrow.fs.S3FileSystem(region="eu-west-1")`; it is sent to the workers with its settings, including credentials.
-    `schema`: of all files; by default that of the first one. `splits_per_checkpoint` limits the splits that a stream
-    reads between two checkpoints; None: no limit. `name` is the source's uid. Raises InputError WA-1008 if there is no
-    file, a file of another kind, or one that cannot be read. Cost here: the footer of every
-    Parquet and Arrow file.
+    `schema`: of all files; by default that of the first one. A CSV file says it by all its values, as on the command
+    line, and is read here for it. `splits_per_checkpoint` limits the splits that a stream reads between two
+    checkpoints; None: no limit. `name` is the source's uid. Raises InputError WA-1008 if there is no file, a file of
+    another kind, or one that cannot be read; the job does so, too, and ends with WA-1067 for a value of a CSV file that
+    does not fit the first one's. Cost here: the footer of every Parquet and Arrow file, and without `schema` the
+    first file if it is CSV.
     """
     if not isinstance(env, StreamExecutionEnvironment):
         raise refused("env", env, "give a StreamExecutionEnvironment, as local_environment() makes one")
@@ -73,8 +77,9 @@ def read_files(
             systems.append(file.system)
     splits = [split for file in files for split in _splits(file, systems.index(file.system))]
     numbers = split_stream(env, splits, splits_per_checkpoint=splits_per_checkpoint, name=name)
+    asked = schema is not None
     schema = _schema(files[0]) if schema is None else schema
-    return Blocks(numbers, schema, ReadSplit(schema, tuple(systems)))
+    return Blocks(numbers, schema, ReadSplit(schema, tuple(systems), asked))
 
 
 def check_paths(paths: Any) -> None:
@@ -103,17 +108,44 @@ def split_stream(
 
 @dataclass(frozen=True)
 class ReadSplit:
-    """Reads a split's rows, in blocks of bounded size. A split contains the number of its file system."""
+    """Reads a split's rows, in blocks of bounded size. A split contains the number of its file system.
+
+    `asked`: whether the user gave the schema. Then a CSV file's texts are read as its types, in any form: `007` is 7.
+    """
 
     schema: pa.Schema
     systems: tuple[fs.FileSystem, ...] = (LOCAL,)
+    asked: bool = True
 
     def __call__(self, split: str) -> Iterator[pa.RecordBatch]:
         """Record batches of the schema. Raises InputError WA-1008 for a file that cannot be read."""
         described = json.loads(split)
         file = File(self.systems[described["system"]], described["path"])
         with _readable(file):
-            yield from _conformed(_batches(file, described["group"], self.schema), self.schema)
+            yield from _conformed(self._batches(file, described["group"]), self.schema)
+
+    def _batches(self, file: File, group: int | None) -> Iterator[pa.RecordBatch]:
+        if file.path.endswith(".parquet"):
+            with _parquet(file) as parquet:
+                if group is not None:
+                    about = parquet.metadata.row_group(group)
+                    size = rows_per_block(about.num_rows, about.total_byte_size)
+                    yield from parquet.iter_batches(batch_size=size, row_groups=[group])
+        elif file.path.endswith((".arrow", ".feather")):
+            with _arrow(file) as reader:
+                if group is not None:
+                    yield reader.get_batch(group)
+        else:
+            first = 0
+            for texts in csv_batches(_csv(file), self.schema.names):
+                columns = [self._typed(texts.column(field.name), field, file, first) for field in self.schema]
+                yield pa.RecordBatch.from_arrays(columns, names=self.schema.names)
+                first += texts.num_rows
+
+    def _typed(self, text: pa.Array, field: pa.Field, file: File, first: int) -> pa.Array:
+        if not self.asked:
+            return as_type_of_part(text, field.type, f"column {field.name!r} of {file.path}", first)
+        return as_asked(text, field.type)
 
 
 @contextmanager
@@ -124,23 +156,6 @@ def _readable(file: File) -> Iterator[None]:
     except (OSError, pa.ArrowException, KeyError) as error:
         hint = "mend or leave out the file"
         raise InputError(Code.UNREADABLE_FILE, f"{file.path} cannot be read: {error}", hint) from error
-
-
-def _batches(file: File, group: int | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    if file.path.endswith(".parquet"):
-        with _parquet(file) as parquet:
-            if group is not None:
-                about = parquet.metadata.row_group(group)
-                size = rows_per_block(about.num_rows, about.total_byte_size)
-                yield from parquet.iter_batches(batch_size=size, row_groups=[group])
-    elif file.path.endswith((".arrow", ".feather")):
-        with _arrow(file) as reader:
-            if group is not None:
-                yield reader.get_batch(group)
-    else:
-        columns = pa.csv.ConvertOptions(column_types=schema, include_columns=schema.names)
-        with _csv(file, columns) as reader:
-            yield from reader
 
 
 def _conformed(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -172,8 +187,9 @@ def _schema(file: File) -> pa.Schema:
         if file.path.endswith((".arrow", ".feather")):
             with _arrow(file) as reader:
                 return reader.schema
-        with _csv(file, None) as reader:
-            return reader.schema
+        table = read_csv(_csv(file))
+        check_distinct(Path(file.path), table.schema.names)
+        return pa.schema([(name, natural_type(table.column(name))) for name in table.schema.names])
 
 
 @contextmanager
@@ -189,7 +205,6 @@ def _arrow(file: File) -> Iterator[pa.ipc.RecordBatchFileReader]:
         yield pa.ipc.open_file(opened)
 
 
-@contextmanager
-def _csv(file: File, columns: pa.csv.ConvertOptions | None) -> Iterator[pa.csv.CSVStreamingReader]:
-    with file.system.open_input_stream(file.path) as opened, pa.csv.open_csv(opened, convert_options=columns) as reader:
-        yield reader
+def _csv(file: File) -> CsvFile:
+    system, path = file
+    return CsvFile(path, lambda: system.open_input_stream(path), lambda: system.open_input_file(path))

@@ -23,7 +23,7 @@ def is_streaming(sources: Sequence[Blocks | Table | DataStream]) -> bool:
     """
     last = next((source for source in reversed(sources) if isinstance(source, Table)), sources[-1])
     if isinstance(last, Table):
-        mode = last._t_env.get_config().get(_MODE, "STREAMING")
+        mode = str(last._t_env.get_config().get(_MODE, "STREAMING"))
     else:
         options = environment_of(last)._j_stream_execution_environment.getConfiguration()
         mode = str(options.getString(_MODE, "STREAMING"))

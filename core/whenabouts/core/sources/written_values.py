@@ -83,11 +83,40 @@ def as_type(
     if good is None:
         return pa.chunked_array([values.cast(type_)])
     at = int(np.argmin(good))
-    raise InputError(
-        Code.VALUE_DOES_NOT_FIT,
-        f"{values[at].as_py()!r} in row {at if rows is None else int(rows[at])} of {source} does not fit {type_}",
-        _HINT,
-    )
+    raise _does_not_fit(values[at].as_py(), at if rows is None else int(rows[at]), source, type_)
+
+
+def as_asked(text: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A text column as the type that the user gave, in any form that Arrow reads. Raises ArrowInvalid for a value that
+    has none.
+
+    >>> as_asked(pa.array(["007", None]), pa.int64()).to_pylist()
+    [7, None]
+    >>> as_asked(pa.array(["10:30"]), pa.time32("s")).to_pylist()
+    [datetime.time(10, 30)]
+    """
+    if pa.types.is_time(type_):  # Arrow reads times of day only beside a date
+        text = pc.binary_join_element_wise("1970-01-01", pc.utf8_trim_whitespace(text), " ")
+        return text.cast(pa.timestamp(type_.unit)).cast(type_)
+    plain = pa.types.is_primitive(type_) or pa.types.is_decimal(type_)
+    return (pc.utf8_trim_whitespace(text) if plain else text).cast(type_)
+
+
+def _does_not_fit(value: str, row: int, source: str, type_: pa.DataType) -> InputError:
+    return InputError(Code.VALUE_DOES_NOT_FIT, f"{value!r} in row {row} of {source} does not fit {type_}", _HINT)
+
+
+def as_type_of_part(text: pa.Array, type_: pa.DataType, source: str, first: int) -> pa.Array:
+    """Some rows of a text column as the natural type of other rows. `first`: the number of the first of them. Times
+    that say less than others of their column fit. Raises as `as_type`."""
+    rows = np.arange(first, first + len(text))
+    if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+        if (found := _cast(text, type_)) is not None:
+            return found
+    elif pa.types.is_null(type_) and text.null_count < len(text):
+        at = int(np.argmax(text.is_valid()))
+        raise _does_not_fit(text[at].as_py(), int(rows[at]), source, type_)
+    return as_type(pa.chunked_array([text]), type_, source, rows).combine_chunks()
 
 
 def _fitting(values: pa.Array, type_: pa.DataType) -> BoolArray | None:
