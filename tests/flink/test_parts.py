@@ -27,7 +27,9 @@ from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.flink_plugin import environment
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction
+from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.bucket_labels import labels
+from whenabouts.flink_plugin.collecting import _ToBlobs
 from whenabouts.flink_plugin.own_thread import OwnThread, runner
 
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64()})
@@ -120,6 +122,40 @@ def test_what_failed_work_held_is_freed_in_the_thread_that_did_it() -> None:
     assert freed == ["whenabouts"]
     assert str(raised.value.__cause__) == "it cannot be read"
     thread.stop()
+
+
+def test_work_ends_where_a_segment_cannot_be_read() -> None:
+    """As when Flink cancels a task. It must not continue as if there were no segment."""
+    continued: list[object] = []
+
+    class Cancelled(DictStore):
+        def get(self, input: int, slot: int) -> bytes | None:
+            raise OSError("the task is cancelled")
+
+    def work(segments: Any) -> None:
+        try:
+            continued.append(segments.get(0, 1))
+        except Exception as error:  # of its own; this is none
+            continued.append(error)
+
+    before, thread = set(threading.enumerate()), OwnThread()
+    (started,) = set(threading.enumerate()) - before
+    with pytest.raises(OSError, match="the task is cancelled"):
+        thread.step(work, Cancelled(), SegmentCache(), 7)
+    assert thread.run(lambda: "works again") == "works again"
+    thread.stop()
+    started.join(timeout=10)
+    assert not started.is_alive()
+    assert not continued
+
+
+@pytest.mark.parametrize(
+    "function",
+    [PackFunction(HOSTING, 0, lambda batch: iter([batch]), range(4)), BucketFunction(HOSTING), _ToBlobs(SCHEMA, iter)],
+)
+def test_what_could_not_be_opened_is_closed_as_flink_does_it(function: Any) -> None:
+    """Another error would hide why it could not."""
+    function.close()
 
 
 def test_a_segment_is_read_once_and_a_bucket_knows_its_own_only() -> None:

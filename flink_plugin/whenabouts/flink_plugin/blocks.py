@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyflink.datastream import DataStream, FlatMapFunction, ProcessFunction, RuntimeContext
 
+from whenabouts.core.hosting.element_host import Here, Runner
 from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.hosting.host import BlockPacker, Hosting, Packed, clock_of
 from whenabouts.core.state.segment_codec import decode
@@ -57,6 +58,9 @@ class Blocks:
 class BatchFunction(FlatMapFunction):
     """Base of functions over the record batches of each element. Arrow is used where it cannot hang (`own_thread`)."""
 
+    _runner: Runner = Here()
+    """Flink also closes what could not be opened."""
+
     def __init__(self, read: Read) -> None:
         self._read = read
 
@@ -103,6 +107,10 @@ def subtask(context: RuntimeContext) -> tuple[int, int]:
 class PackFunction(ProcessFunction):
     """Reads the elements of one input and packs their rows, by bucket; they keep the element's event time. O(rows)."""
 
+    _runner: Runner = Here()
+    _packer: BlockPacker
+    """There is none, and no other thread, if the function could not be opened; Flink closes it all the same."""
+
     def __init__(self, hosting: Hosting, input: int, read: Read, labels: Sequence[int]) -> None:
         self._hosting, self._input, self._read, self._labels = hosting, input, read, labels
 
@@ -115,7 +123,8 @@ class PackFunction(ProcessFunction):
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
-        self._packer.units.report()
+        if hasattr(self, "_packer"):
+            self._packer.units.report()
         self._runner.stop()
 
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from pyflink.common import Types
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
-from whenabouts.core.hosting.element_host import ElementHost
+from whenabouts.core.hosting.element_host import ElementHost, Here, Runner
 from whenabouts.core.hosting.host import Hosting
 from whenabouts.core.hosting.warm_up import load_kernels
 from whenabouts.flink_plugin.counting import GroupCounts
@@ -131,6 +131,9 @@ class _Bucket:
 
 class BucketFunction(KeyedProcessFunction):
     """Runs the operator of each bucket; knows no kind of operator."""
+
+    _runner: Runner = Here()
+    """Flink also closes what could not be opened."""
 
     def __init__(self, hosting: Hosting, max_latency_ms: int | None = None, *, gathers: bool = False) -> None:
         """As `core.hosting.element_host.ElementHost`."""

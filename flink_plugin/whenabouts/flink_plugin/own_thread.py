@@ -22,6 +22,9 @@ from whenabouts.core.runtime.protocol import SegmentStore
 
 T = TypeVar("T")
 
+_UNREAD = object()
+"""The answer to a thread whose segment could not be read."""
+
 SWITCH_SECONDS = 0.001
 """Python's switch interval: the longest that a thread waits for another one. All tasks of a JVM share one interpreter,
 and each row is handed over a few times: Python's default of 5 ms would add up to the latency that an eager query
@@ -78,20 +81,35 @@ class OwnThread:
 
     def _answer(self, work: Callable[[], T], store: SegmentStore | None) -> T:
         self._to.put(work)
-        while True:
-            what, value = self._back.get()
-            if what == "fetch" and store is not None:
-                self._to.put(store.get(*value))
-            elif what == "failed":
-                raise value
-            else:
-                given: T = value
-                return given
+        unread: BaseException | None = None
+        try:
+            while True:
+                what, value = self._back.get()
+                if what == "fetch" and store is not None:
+                    found: Any = _UNREAD
+                    if unread is None:
+                        try:
+                            found = store.get(*value)
+                        except BaseException as error:  # raised here once the thread has ended its work
+                            unread = error
+                    self._to.put(found)
+                elif unread is not None:
+                    raise unread
+                elif what == "failed":
+                    raise value
+                else:
+                    given: T = value
+                    return given
+        finally:
+            unread = None  # it refers to this frame
 
     def _fetch(self, segment: Segment) -> bytes | None:
         self._back.put(("fetch", segment))
-        data: bytes | None = self._to.get()
-        return data
+        data = self._to.get()
+        if data is _UNREAD:
+            raise _Unread
+        found: bytes | None = data
+        return found
 
     def _serve(self) -> None:
         while (work := self._to.get()) is not None:
@@ -100,6 +118,11 @@ class OwnThread:
             except BaseException as error:  # whatever it is, it belongs to the caller
                 _free_frames(error)
                 self._back.put(("failed", error))
+
+
+class _Unread(BaseException):
+    """Ends work that needs a segment that could not be read. The error itself stays in the caller's thread: the JVM's
+    objects in its frames belong there."""
 
 
 def _free_frames(error: BaseException | None) -> None:
