@@ -230,6 +230,38 @@ def test_what_spark_has_no_type_for_is_cut_as_the_core_cuts_times_or_told() -> N
     assert for_spark(pa.table({"at": ticks(pa.timestamp("ns"), 2_000)})).schema.types == [pa.timestamp("us")]
 
 
+CHANGED_BY_SPARK = {
+    "timestamp s", "timestamp s zoned", "timestamp ms", "timestamp ms zoned", "duration s", "duration ms",
+    "duration ns", "date64", "time64 us", "list", "large_list", "struct", "map",
+}  # fmt: skip
+"""Values that its types do not hold are refused."""
+
+NOT_IN_SPARK = {"interval", "decimal256", "dense union", "sparse union"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GRID if not kind.startswith("timestamp ns")])
+def test_spark_takes_a_type_with_all_values_or_says_so(kind: str) -> None:
+    """Before a run, if it has no such type."""
+    arrow_types = pytest.importorskip("whenabouts.spark_plugin.arrow_types")
+    struct_type = pytest.importorskip("pyspark.sql.types").StructType
+    table = pa.table({"v": GRID[kind]})
+    schema = arrow_types.in_spark_types(table.schema)
+    if kind in NOT_IN_SPARK:
+        with pytest.raises(InputError, match=r"WA-1002: column 'v' is .*Spark has no such type"):
+            arrow_types.spark_fields(schema)
+        return
+    target = arrow_types.worker_schema(struct_type(arrow_types.spark_fields(schema)))
+    changed = 0
+    for row in plain_table(table).to_batches(max_chunksize=1):
+        try:
+            found = arrow_types.conform(row, target)["v"]
+        except InputError:
+            changed += 1
+            continue
+        assert pa.types.is_null(row["v"].type) or texts(found.cast(row["v"].type)) == texts(row["v"])
+    assert (changed > 0) == (kind in CHANGED_BY_SPARK)
+
+
 @pytest.mark.parametrize("unit", ["s", "ns"])
 @pytest.mark.parametrize("nest", ["list", "large list", "fixed list", "struct", "map", "struct of lists"])
 def test_nested_times_that_spark_would_change_are_told(unit: str, nest: str) -> None:

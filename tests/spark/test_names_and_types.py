@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -25,6 +26,7 @@ from whenabouts.spark_plugin import (
     window_join,
     write_with_rejects,
 )
+from whenabouts.spark_plugin.kafka import topic_writer
 
 pytestmark = pytest.mark.slow
 
@@ -68,6 +70,13 @@ def test_names_are_found_whatever_their_case(spark: SparkSession, conf: Any) -> 
     conf("spark.sql.caseSensitive", "true")
     with pytest.raises(InputError, match="WA-1001: the left input has no time column 'T'"):
         timing_join(left, right, on=("Region", "REGION"), **JOIN)
+
+
+def test_a_topic_is_written_with_columns_of_any_name(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, 2)], ["a`b", "c.d e"])
+    rows = MagicMock(columns=frame.columns)
+    topic_writer("broker:9092", "pairs", key=["a`b"])(rows, 0)
+    assert plain(frame.select(*rows.select.call_args.args)) == [('{"a`b":1}', '{"a`b":1,"c.d e":2}')]
 
 
 def test_columns_that_differ_by_case_only_are_refused(spark: SparkSession, conf: Any) -> None:

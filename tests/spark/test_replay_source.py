@@ -79,6 +79,18 @@ def test_a_batch_has_the_rows_of_the_files_with_the_bounds_of_their_times(spark:
     assert few.toArrow()["id"].to_pylist().count(59) == 1
 
 
+def test_types_that_spark_has_others_for_keep_their_values(spark: SparkSession, tmp_path: Path) -> None:
+    day = pa.array([86_400_000, None], pa.date64())
+    clock = pa.array([1_500, None], pa.time32("ms"))
+    pq.write_table(
+        pa.table({"t": pa.array([1, 2], pa.timestamp("us")), "day": day, "clock": clock}), tmp_path / "f.parquet"
+    )
+    frame = spark.read.format("whenabouts").options(time="t").load(str(tmp_path / "f.parquet"))
+    assert [row.day for row in frame.select("day").collect()] == [dt.date(1970, 1, 2), None]
+    shown = frame.selectExpr("cast(clock as string) AS shown").collect()
+    assert [row.shown for row in shown] == ["00:00:01.5", None]
+
+
 def test_sql_reads_it_by_options(spark: SparkSession, events: Path) -> None:
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW polled USING whenabouts "

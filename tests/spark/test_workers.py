@@ -77,6 +77,7 @@ def test_an_error_is_reported_with_its_code_first(simplified: str, monkeypatch: 
     """By the function with which Spark's workers report errors; other errors keep their tracebacks."""
     monkeypatch.setenv("SPARK_SIMPLIFIED_TRACEBACK", simplified)
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", None)
 
     def reported(error: Exception) -> str:
         told = BytesIO()
@@ -90,6 +91,16 @@ def test_an_error_is_reported_with_its_code_first(simplified: str, monkeypatch: 
     assert reported(ValueError("of others")).startswith("Traceback")
     lacking = reported(EngineError(Code.STATE_LACKS_ROWS, "rows are gone"))
     assert lacking == "whenabouts.core.errors.EngineError: WA-3006: rows are gone\n"
+
+
+def test_the_environment_of_a_driver_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions for `foreachBatch` run there; the next session's workers would report no tracebacks at all."""
+    monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", object())
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+    ours = "Job aborted. whenabouts.core.errors.EngineError: WA-3006: rows are gone"
+    with pytest.raises(EngineError, match="WA-3006: rows are gone"), workers.code_of_worker_first():
+        raise RuntimeError(ours)
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ
 
 
 def test_an_archive_of_pyspark_is_left_out_where_its_package_would_be_imported(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
+from whenabouts.core.arrays.plain_types import plain_type
 from whenabouts.core.errors import Code, InputError
 
 _UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
@@ -47,9 +48,22 @@ def arrow_fields(columns: Iterable[StructField], name: str) -> list[pa.Field]:
 
 
 def spark_fields(schema: pa.Schema) -> list[StructField]:
-    """The Spark columns of an Arrow schema; all are nullable, even if the inputs were not."""
-    fields = from_arrow_schema(schema, prefer_timestamp_ntz=True).fields
-    return [StructField(field.name, field.dataType, nullable=True) for field in fields]
+    """The Spark columns of an Arrow schema; all are nullable, even if the inputs were not.
+
+    Raises InputError WA-1002 for a type that Spark does not have.
+    """
+    return [StructField(field.name, _spark_type(field), nullable=True) for field in schema]
+
+
+def _spark_type(field: pa.Field) -> DataType:
+    try:
+        found = from_arrow_schema(pa.schema([field]), prefer_timestamp_ntz=True).fields[0].dataType
+        _arrow_type(found)  # not of decimals with more than 38 digits
+        return found
+    except (PySparkException, ValueError) as error:
+        raise InputError(
+            Code.WRONG_TYPE, f"column {field.name!r} is {field.type}", "Spark has no such type: cast or drop the column"
+        ) from error
 
 
 def worker_schema(schema: StructType) -> pa.Schema:
@@ -64,23 +78,28 @@ _WIDER = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
     pa.null(): pa.string(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("us"),
+    pa.time32("ms"): pa.time64("us"),
 }
 
 
 def in_spark_types(schema: pa.Schema) -> pa.Schema:
     """The nearest types that Spark has, also inside of nested columns; they hold every value except nanoseconds.
 
+    Types that Spark has none for stay as they are: `spark_fields` refuses them.
+
     >>> in_spark_types(pa.schema({"a": pa.uint8(), "b": pa.null(), "t": pa.timestamp("ns", "Europe/Berlin")})).types
     [DataType(int16), DataType(string), TimestampType(timestamp[us, tz=Europe/Berlin])]
     >>> in_spark_types(pa.schema({"a": pa.list_(pa.timestamp("ns"))})).types
     [ListType(list<item: timestamp[us]>)]
+    >>> in_spark_types(pa.schema({"a": pa.date64(), "b": pa.dictionary(pa.int8(), pa.string())})).types
+    [DataType(date32[day]), DataType(string)]
     """
-    return pa.schema([pa.field(field.name, _in_spark(field.type), field.nullable) for field in schema])
+    return pa.schema([pa.field(field.name, _in_spark(plain_type(field.type)), field.nullable) for field in schema])
 
 
 def _in_spark(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(type_):
-        return _in_spark(type_.value_type)
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", type_.tz)
     if pa.types.is_struct(type_):
@@ -122,7 +141,10 @@ def _conform(column: pa.Array, field: pa.Field) -> pa.Array:
 def cast_exactly(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     """A column in a type that Spark has. Raises InputError WA-1067 if that would change a value, at any depth."""
     try:
-        return column.cast(field.type)
+        found = column.cast(field.type)
+        if pa.types.is_date64(column.type) and not found.cast(column.type).equals(column):
+            raise pa.ArrowInvalid("not all of its values are whole days")
+        return found
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(
             Code.VALUE_DOES_NOT_FIT,

@@ -19,6 +19,7 @@ from pyspark.sql.functions import col, lit, struct, to_json
 from whenabouts.core.durations import Duration
 from whenabouts.core.hosting.brokers import require_broker
 from whenabouts.core.runtime.option_checks import columns_of
+from whenabouts.spark_plugin.column_names import quoted
 
 _TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",  # Spark's own format has milliseconds
@@ -55,8 +56,8 @@ def topic_writer(
     chosen = {"kafka.bootstrap.servers": brokers, "topic": topic, **options}
 
     def write(rows: DataFrame, number: int) -> None:
-        names = to_json(struct(*(col(f"`{name}`") for name in keys)), _TIMES) if keys else lit(None).cast("string")
-        value = to_json(struct(*(col(f"`{name}`") for name in rows.columns)), _TIMES)
+        names = to_json(struct(*(col(quoted(name)) for name in keys)), _TIMES) if keys else lit(None).cast("string")
+        value = to_json(struct(*(col(quoted(name)) for name in rows.columns)), _TIMES)
         rows.select(names.alias("key"), value.alias("value")).write.format("kafka").options(**chosen).save()
 
     return write

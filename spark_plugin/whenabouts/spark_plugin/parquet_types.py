@@ -7,6 +7,7 @@ from collections.abc import Collection
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.plain_types import plain_table
 from whenabouts.core.arrays.ticks import as_ticks
 from whenabouts.spark_plugin.arrow_types import cast_exactly, in_spark_types
 
@@ -20,7 +21,7 @@ def for_spark(table: pa.Table, times: Collection[str] = ()) -> pa.Table:
     >>> for_spark(pa.table({"a": pa.array(["x"]).dictionary_encode(), "b": pa.nulls(1)})).schema.types
     [DataType(string), DataType(string)]
     """
-    schema = in_spark_types(table.schema)
+    table, schema = plain_table(table), in_spark_types(table.schema)
     columns = [
         _for_spark(column, field, cut=field.name in times) for column, field in zip(table.columns, schema, strict=True)
     ]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from whenabouts.core.arrays.plain_types import plain_table
 from whenabouts.core.errors import Code, EngineError, InputError
 from whenabouts.core.sources.replay import Replay, ReplayOrder
 from whenabouts.spark_plugin.arrow_types import conform, worker_schema
@@ -114,7 +115,7 @@ def _batches(table: pa.Table, schema: StructType) -> Iterator[pa.RecordBatch]:
     if missing:
         _missing(missing[0], table.schema.names)
     target = worker_schema(schema)
-    for batch in table.select(schema.names).to_batches(max_chunksize=ROWS_PER_BATCH):
+    for batch in plain_table(table).select(schema.names).to_batches(max_chunksize=ROWS_PER_BATCH):
         yield conform(batch, target)
 
 

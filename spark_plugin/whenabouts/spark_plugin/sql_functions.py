@@ -45,6 +45,7 @@ from whenabouts.core.times.condition_keywords import CONDITION_KEYWORDS, conditi
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.spark_plugin.arrow_types import spark_fields, worker_schema
+from whenabouts.spark_plugin.column_names import quoted
 from whenabouts.spark_plugin.column_types import check_collations, inner_types
 from whenabouts.spark_plugin.sessions import prepare
 from whenabouts.spark_plugin.workers import begin_task
@@ -131,7 +132,7 @@ class _Pairs:
         output = (
             rejects_schema([reader.schema for reader in operator.readers]) if cls.REJECTED else operator.output_schema
         )
-        keys = ", ".join(f"`{name.replace('`', '``')}`" for name in of_input(query.key_columns, 0))
+        keys = ", ".join(map(quoted, of_input(query.key_columns, 0)))
         return _Analysis(
             StructType(spark_fields(output)),
             withSinglePartition=not keys,

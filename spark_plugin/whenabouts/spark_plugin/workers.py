@@ -17,6 +17,7 @@ from itertools import count
 from zipimport import zipimporter
 
 import pyarrow as pa
+import pyspark
 
 from whenabouts.core import errors
 from whenabouts.core.errors import WhenaboutsError
@@ -76,13 +77,20 @@ class Stage:
 def code_first() -> Iterator[None]:
     """Make Spark's report of one of our errors begin with its code instead of a traceback of thirty lines.
 
-    Spark reads this setting when it reports why a worker ends, which is the last thing that the worker does.
+    Spark reads this setting when it reports why a worker ends, which is the last thing that the worker does. A driver,
+    in which functions for `foreachBatch` run, would pass the setting on to the workers of its next session.
     """
     try:
         yield
     except WhenaboutsError:
-        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        if not _in_driver():
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise
+
+
+def _in_driver() -> bool:
+    context = getattr(pyspark, "SparkContext", None)  # the package of Connect's client has none
+    return context is not None and context._active_spark_context is not None
 
 
 _OURS = re.compile(r"whenabouts\.core\.errors\.(\w+Error): (WA-\d{4}): (.*)")
