@@ -303,6 +303,10 @@ def test_times_on_their_way_into_spark_are_rounded_down_and_never_wrap() -> None
     micros = pa.schema({"t": pa.timestamp("us")})
     fine = pa.record_batch({"t": pa.array([-1, 1_999], pa.timestamp("ns"))})
     assert arrow_types.conform(fine, micros)["t"].cast(pa.int64()).to_pylist() == [-1, 1]
+    repeated = [1_729_989_000_000_001_999, 1_729_992_600_000_001_999]  # half past two in Berlin, before and after
+    zoned = pa.record_batch({"t": pa.array(repeated, pa.timestamp("ns", "Europe/Berlin"))})
+    found = arrow_types.conform(zoned, pa.schema({"t": pa.timestamp("us", "UTC")}))
+    assert found["t"].cast(pa.int64()).to_pylist() == [ns // 1000 for ns in repeated]
     with pytest.raises(InputError, match="WA-1067: column 't' is"):
         arrow_types.conform(pa.record_batch({"t": pa.array([2**62], pa.timestamp("s"))}), micros)
 

@@ -13,12 +13,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyflink.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.expressions import col
 
+from whenabouts.core.arrays.ticks import in_unit
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.runtime.changes import changes_column
@@ -129,7 +129,7 @@ class ReadColumns:
         if n:
             warn_of_digits(n, f" of the first rows in {column.name!r} that have such")
             self._told.add(column.name)
-        return pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us")).cast(column.type)
+        return in_unit(values, "us").cast(column.type)
 
 
 def table_of_changes(blocks: Blocks, tables: StreamTableEnvironment) -> Table:

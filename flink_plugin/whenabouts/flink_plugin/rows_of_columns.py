@@ -16,6 +16,7 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes
 from pyflink.table.types import DataType
 
+from whenabouts.core.arrays.ticks import as_ticks, in_unit
 from whenabouts.core.runtime.changes import OPS, changes_column
 from whenabouts.flink_plugin.blocks import BatchFunction, Blocks, Read, behind, uid_behind
 from whenabouts.flink_plugin.column_types import row_type, table_type
@@ -117,7 +118,5 @@ class _ToColumns(BatchFunction):
             return values.cast(pa.string())
         if meaning == VALUE:
             return values
-        if name == self._event_time:
-            instants = values.view(pa.timestamp(values.type.unit))  # or Arrow looks up the zone of each
-            values = pc.floor_temporal(instants, unit="millisecond")
-        return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+        times = in_unit(values, "ms") if name == self._event_time else values
+        return as_ticks(in_unit(times, "us"))

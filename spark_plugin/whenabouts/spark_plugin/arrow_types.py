@@ -11,13 +11,13 @@ from inspect import signature
 from typing import cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from whenabouts.core.arrays.plain_types import plain_type
+from whenabouts.core.arrays.ticks import in_unit
 from whenabouts.core.errors import Code, InputError
 
 _UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
@@ -134,7 +134,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _conform(column: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        column = pc.floor_temporal(column, unit="microsecond")
+        column = in_unit(column, "us")
     return cast_exactly(column, field)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.plain_types import plain_table
-from whenabouts.core.arrays.ticks import as_ticks
+from whenabouts.core.arrays.ticks import in_unit
 from whenabouts.spark_plugin.arrow_types import cast_exactly, in_spark_types
 
 
@@ -43,11 +42,5 @@ def from_spark(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _for_spark(column: pa.ChunkedArray, field: pa.Field, *, cut: bool) -> pa.ChunkedArray:
     if cut and pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        us = [_cut(chunk) for chunk in column.chunks]
-        return pa.chunked_array(us, pa.int64()).cast(field.type)
+        column = in_unit(column, "us")
     return cast_exactly(column, field)
-
-
-def _cut(times: pa.Array) -> pa.Array:
-    ticks = as_ticks(times)
-    return pa.array(np.asarray(ticks.fill_null(0)) // 1000, pa.int64(), mask=np.asarray(ticks.is_null()))
