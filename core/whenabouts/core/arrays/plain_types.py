@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import chunks_of, one_chunk, take_values
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 
 
@@ -43,17 +44,21 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """The same values in the column's `plain_type`; the column itself if it has that type. O(values)."""
+    """The same values in the column's `plain_type`; the column itself if it has that type. O(values).
+
+    Raises QueryError WA-2201 for text too long for one array.
+    """
     type_, wanted = column.type, plain_type(column.type)
     if type_ == wanted:
         return column
     if isinstance(type_, pa.BaseExtensionType):
         return plain(column.storage)
     if pa.types.is_dictionary(type_):
-        return plain(column.dictionary).take(column.indices)
+        return one_chunk(_decoded(column))
     if pa.types.is_run_end_encoded(type_):
         indices = column.offset + np.arange(len(column))
-        return plain(column.values).take(pa.array(np.searchsorted(np.asarray(column.run_ends), indices, side="right")))
+        at = np.searchsorted(np.asarray(column.run_ends), indices, side="right")
+        return one_chunk(take_values(plain(column.values), at))
     if pa.types.is_struct(type_):
         children = [plain(column.field(i)) for i in range(type_.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=column.is_null())
@@ -80,9 +85,20 @@ def plain_table(table: pa.Table) -> pa.Table:
     for i, field in enumerate(table.schema):
         wanted = plain_type(field.type)
         if wanted != field.type:
-            chunks = [plain(chunk) for chunk in table.column(i).chunks]
+            chunks = [part for chunk in table.column(i).chunks for part in _parts(chunk)]
             table = table.set_column(i, field.with_type(wanted), pa.chunked_array(chunks, wanted))
     return table
+
+
+def _parts(column: pa.Array) -> list[pa.Array]:
+    """`plain`, in several arrays where the text of a dictionary needs them."""
+    is_dictionary = pa.types.is_dictionary(column.type)
+    return chunks_of(_decoded(column)) if is_dictionary else [plain(column)]
+
+
+def _decoded(column: pa.DictionaryArray) -> pa.ChunkedArray:
+    indices = np.asarray(column.indices.cast(pa.int64()).fill_null(-1))
+    return take_values(plain(column.dictionary), indices)
 
 
 def _plain_field(field: pa.Field) -> pa.Field:
@@ -97,7 +113,7 @@ def _list_of_views(column: Any, wanted: pa.DataType) -> pa.Array:
     at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(np.asarray(column.offsets) - (ends - sizes), sizes)
     offsets = _with_nulls(np.concatenate([[0], ends]), null, wanted)
     kind = pa.LargeListArray if pa.types.is_large_list(wanted) else pa.ListArray
-    return kind.from_arrays(offsets, plain(column.values).take(pa.array(at)), type=wanted)
+    return kind.from_arrays(offsets, one_chunk(take_values(plain(column.values), at)), type=wanted)
 
 
 def _rebased(column: Any) -> tuple[pa.Array, tuple[int, int]]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.large_arrays import large_array
-from whenabouts.core.arrays.long_text import take_by_chunk, too_long
+from whenabouts.core.arrays.long_text import fitting, take_by_chunk, too_long
 from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 
@@ -158,14 +158,46 @@ def pieces(rows: int, size: int) -> Iterator[slice]:
 
 
 def take_rows(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:
-    """The column's values at these indices, which must be valid. O(indices)."""
+    """The column's values at these indices, which must be valid. O(indices).
+
+    Raises QueryError WA-2201 for text too long for one array.
+    """
+    if len(list(fitting([slice(0, len(at))], [(column, at)]))) > 1:
+        raise too_long("the values of a column")
     return take_columns([column], at)[0]
+
+
+def chunks_of(values: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    """The arrays of a column."""
+    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+
+
+def take_values(values: pa.Array | pa.ChunkedArray, at: IntArray | NDArray[np.int32]) -> pa.ChunkedArray:
+    """`take_table` of one column."""
+    return take_table(pa.table([values], names=[""]), at).column(0)
+
+
+def take_table(table: pa.Table, at: IntArray | NDArray[np.int32]) -> pa.Table:
+    """The table's rows at these indices, nulls where an index is negative; in several chunks where text needs them.
+
+    O(indices) a column.
+
+    >>> take_table(pa.table({"a": [5, 6], "b": ["x", "y"]}), np.array([1, -1])).to_pylist()
+    [{'a': 6, 'b': 'y'}, {'a': None, 'b': None}]
+    """
+    at = np.asarray(at, np.int32)
+    columns = table.columns
+    taken = [
+        pa.RecordBatch.from_arrays(take_columns_or_null(columns, at[piece]), schema=table.schema)
+        for piece in fitting([slice(0, len(at))], [(column, at) for column in columns])
+    ]
+    return pa.Table.from_batches(taken, table.schema)
 
 
 def take_columns(columns: Sequence[pa.ChunkedArray], at: NDArray[np.int32]) -> list[pa.Array]:
     """The values of several columns at these indices, which must be valid; by several threads if a step may use them.
 
-    O(indices) a column.
+    O(indices) a column. Text must fit into one array (`long_text.fitting`).
 
     >>> rows = pa.table({"a": [5, 6], "b": ["x", "y"]})
     >>> [found.to_pylist() for found in take_columns(rows.columns, np.array([1, 1], np.int32))]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.core.arrays.large_arrays import large_array
-from whenabouts.core.arrays.record_batches import doubles
+from whenabouts.core.arrays.record_batches import doubles, one_chunk
 from whenabouts.core.arrays.ticks import as_ticks
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 
@@ -32,7 +32,7 @@ def ranks_of_rows(rows: pa.Table) -> IntArray:
     """
     ranks = np.zeros(rows.num_rows, np.int64)
     for column in rows.columns:
-        ranks = _refined(ranks, ranks_of_column(column.combine_chunks()))
+        ranks = _refined(ranks, ranks_of_column(column))
     return ranks
 
 
@@ -53,7 +53,7 @@ def ranks_of_column(column: pa.Array | pa.ChunkedArray) -> IntArray:
     [1, -1, 0]
     """
     if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        column = one_chunk(column)
     type_ = column.type
     if pa.types.is_null(type_):
         return np.full(len(column), _NULL)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.key_time_order import is_ascending
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.arrays.value_order import sorted_values
@@ -65,7 +66,7 @@ def ties_of(rows: pa.Table, key: NDArray[np.integer[Any]] | None, order_by: Sequ
         if names and len(at):
             again = _tied([group, rank])[0]  # `order_by` may have decided
             if len(again):
-                further = ranks_of_rows(rows.select(names).take(pa.array(at[again])))
+                further = ranks_of_rows(take_table(rows.select(names), at[again]))
                 rank *= int(further.max()) + 1
                 rank[again] += further
     order = np.lexsort((rank, group))

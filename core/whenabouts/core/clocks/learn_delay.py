@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import take_values
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.calibration import Calibration, error_of, held_out
 from whenabouts.core.clocks.clock_inputs import read_sides
@@ -204,7 +205,7 @@ def _kinds(block: pa.Table, kind: str, rows: IntArray) -> tuple[list[str], IntAr
             Code.MISSING_COLUMN, f"the {SIDES[1]} input has no kind column {kind!r}", columns_shown(block.schema)
         )
     check_template_column(block.schema, kind, SIDES[1])
-    values = block.column(kind).take(pa.array(rows)).cast(pa.string()).to_pylist()
+    values = take_values(block.column(kind), rows).cast(pa.string()).to_pylist()
     names = sorted({value for value in values if value is not None})
     number = {name: at for at, name in enumerate(names)}
     return names, np.array([number.get(value, -1) for value in values], np.int64)

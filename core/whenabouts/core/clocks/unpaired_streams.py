@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.clocks.pair_images import Streams
 from whenabouts.core.clocks.ticks import dithered, tick_of
@@ -56,7 +57,7 @@ def named(blocks: Sequence[pa.Table], on: Any) -> list[tuple[tuple[Any, ...], tu
         order = order[code[order] != NULL_KEY]
         numbers, first = np.unique(code[order], return_index=True)
         parts.append(dict(zip(numbers.tolist(), np.split(us[order], first[1:]), strict=False)))
-        values = block.select(list(of_input(names, side))).take(order[first])
+        values = take_table(block.select(list(of_input(names, side))), order[first])
         columns = [values.column(name).to_pylist() for name in values.column_names]
         keys |= dict(zip(numbers.tolist(), zip(*columns, strict=True), strict=True))
     none = np.empty(0, np.int64)

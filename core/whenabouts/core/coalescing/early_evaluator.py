@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.record_batches import table_of
+from whenabouts.core.arrays.record_batches import table_of, take_table
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.coalescing.early_beginnings import NewTuples, lows_of, moves_of
 from whenabouts.core.coalescing.early_changes import net_changes, range_changes_of
@@ -209,7 +209,7 @@ class EarlyEvaluator(ExtentEvaluator):
             index.share(at)
             rows = waiting.between(int(at.min()), int(at.max()))
             rows = rows.filter(pa.array(np.isin(times(rows)[0], at)))
-            both = pa.concat_tables([rows, tuples.table.take(pa.array(tuples.rows[rivals]))]).combine_chunks()
+            both = pa.concat_tables([rows, take_table(tuples.table, tuples.rows[rivals])]).combine_chunks()
             kept = self.buffer.ordered(both)[0].rows.astype(np.int64)
             won = rivals[np.sort(kept[kept >= rows.num_rows]) - rows.num_rows]
         free = np.flatnonzero(found.here < 0)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.group_ids import GroupIds
-from whenabouts.core.arrays.record_batches import one_chunk
+from whenabouts.core.arrays.record_batches import one_chunk, take_table
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.early_kernels import (
     COLUMNS,
@@ -195,7 +195,7 @@ class EarlyIndex:
         new, lasts = self.listed(settled), settled.starts[1:][np.diff(settled.starts) > 0] - 1
         self.runs.append(new.at(lasts))
         before = np.setdiff1d(np.arange(len(settled)), lasts)
-        rows = self.runs.put(new.values.take(pa.array(before)))
+        rows = self.runs.put(take_table(new.values, before))
         of = new.lists[before]
         self.carry[of, START], self.carry[of, ROW], self.carry[of, COUNT] = new.times[before], rows, weight[before]
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import one_chunk
+from whenabouts.core.arrays.record_batches import one_chunk, take_table
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.deprecation import warn_of_old
@@ -233,7 +233,7 @@ def linked(before: Sequence[Comparable], after: Sequence[Comparable], equivalenc
 
 def linked_by_predicate(rows: pa.Table, predicate: Predicate, before: Indices, after: Indices) -> BoolArray:
     """As `linked`, by the user's predicate: one call for all pairs. Raises QueryError WA-2022."""
-    earlier, later = (rows.take(pa.array(at)).combine_chunks() for at in (before, after))
+    earlier, later = (take_table(rows, at).combine_chunks() for at in (before, after))
     return _asked(predicate, earlier, later)
 
 

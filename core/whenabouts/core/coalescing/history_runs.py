@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.large_arrays import large_array
-from whenabouts.core.arrays.record_batches import one_chunk
+from whenabouts.core.arrays.record_batches import one_chunk, take_table
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.coalescing.equivalence import comparable
 from whenabouts.core.coalescing.extents import Runs
@@ -102,7 +102,7 @@ def _in_order(rows: _Rows, shown: pa.Table | None) -> RunsOfRows | None:
         Runs(_NONE, _NONE, *(each[at] for each in (start, end, n, last))),
         row[at],
         _as_type(value[at], type_) if as_stored else None,
-        groups=None if shown is None else shown.take(pa.array(first_of)),
+        groups=None if shown is None else take_table(shown, first_of),
         group=pa.array(code[at]) if by_code else None,
     )
 

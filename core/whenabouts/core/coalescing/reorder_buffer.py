@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.coalescing.tuples import Duplicates, TemporalTuples, groups_of, order_of, without_duplicates
 from whenabouts.core.errors import Code
 from whenabouts.core.runtime.blocks import times
@@ -69,7 +70,7 @@ class ReorderBuffer:
         """Rows that are settled as tuples, counted; those that are not taken are rejected."""
         tuples, duplicates = self.ordered(table)
         if len(duplicates.rejected):
-            for batch in table.take(pa.array(duplicates.rejected)).to_batches():
+            for batch in take_table(table, duplicates.rejected).to_batches():
                 self._reject(Code.DUPLICATE_TIMESTAMP, batch, step)
         step.metrics[metrics.REPLAYED] += duplicates.replayed
         step.metrics[metrics.PROCESSED] += len(tuples)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.row_pool import RowPool
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.equivalence import Equivalence, neighbours_linked, same_bits
@@ -137,7 +138,7 @@ class RunLists:
         shares = np.zeros(len(extends), bool)
         earlier = predecessors(len(last), len(extends), continued)[shared]
         shares[shared] = same_bits(pa.concat_tables([held, new.values]), earlier, len(last) + shared)
-        own = self.put(new.values.take(pa.array(np.flatnonzero(~shares))), uses=0)
+        own = self.put(take_table(new.values, np.flatnonzero(~shares)), uses=0)
         data = np.empty(len(shares), np.int64)
         share_data(shares, own, continued, last, self.uses, data)
         return data

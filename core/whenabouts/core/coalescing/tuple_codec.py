@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import one_chunk
+from whenabouts.core.arrays.record_batches import one_chunk, take_table
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.coalescing.equivalence import same_bits
 from whenabouts.core.coalescing.tuples import TemporalTuples
@@ -132,7 +132,7 @@ class TupleCodec:
             rows = np.repeat(np.arange(len(first)), size)
             plain = table.select(self.names)
             if self.all_values:
-                groups = table.select(self.group).take(pa.array(rows))
+                groups = take_table(table.select(self.group), rows)
                 values = [one_chunk(table.column(name)).flatten() for name in self.values]
                 plain = pa.table([*groups.columns, *values], schema=self.plain)
                 rows = np.arange(len(joined))

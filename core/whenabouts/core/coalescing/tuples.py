@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.extremes import extremes
-from whenabouts.core.arrays.record_batches import one_chunk, take_rows
+from whenabouts.core.arrays.record_batches import one_chunk, take_rows, take_table
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.coalescing.equivalence import Equivalence, comparable, linked, neighbours_linked
@@ -86,7 +86,7 @@ class ListTuples(NamedTuple):
         """The tuples at these indices, each at most once and in order."""
         if len(indices) == len(self.times):
             return self
-        return ListTuples(self.lists[indices], self.times[indices], self.values.take(pa.array(indices)))
+        return ListTuples(self.lists[indices], self.times[indices], take_table(self.values, indices))
 
 
 class Duplicates(NamedTuple):
@@ -131,7 +131,7 @@ def without_duplicates(tuples: TemporalTuples, columns: Sequence[str]) -> tuple[
     tied[:-1] |= same[1:]
     at = np.flatnonzero(tied)
     tie = np.cumsum(~same[at])  # the number of the tie that a row is in
-    ranks = ranks_of_rows(tuples.table.select(columns).take(pa.array(tuples.rows[at])))
+    ranks = ranks_of_rows(take_table(tuples.table.select(columns), tuples.rows[at]))
     order = np.lexsort((ranks, tie))
     tie, ranks, at = tie[order], ranks[order], at[order]
     smallest = np.diff(tie, prepend=-1) != 0

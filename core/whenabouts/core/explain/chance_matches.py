@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.durations import format_duration
 from whenabouts.core.explain.rate_estimate import from_rates
 from whenabouts.core.explain.time_slides import JoinSide, slide
@@ -158,7 +159,7 @@ def _read(left: pa.Table, right: pa.Table, query: TimingJoin) -> tuple[TimingJoi
     for block, code in zip(blocks, codes, strict=True):
         order = np.argsort(times(block)[1], kind="stable")
         order = order[code[order] != NULL_KEY]
-        rows = block.take(pa.array(order)).combine_chunks()
+        rows = take_table(block, order).combine_chunks()
         sides.append(JoinSide(rows, *times(rows), code[order]))
     return operator, sides
 

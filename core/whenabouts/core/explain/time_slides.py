@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN
@@ -96,7 +97,7 @@ def _sample(rows: int, share: float) -> IntArray:
 
 
 def _at(side: JoinSide, at: IntArray) -> JoinSide:
-    return JoinSide(side.rows.take(pa.array(at)), side.t_min[at], side.t_max[at], side.code[at])
+    return JoinSide(take_table(side.rows, at), side.t_min[at], side.t_max[at], side.code[at])
 
 
 def _rotated(side: JoinSide, shift: int, period: int) -> JoinSide:

@@ -11,10 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.record_batches import one_chunk, take_rows
+from whenabouts.core.arrays.record_batches import chunks_of, one_chunk, take_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.join_aggregate.chance_functions import ChanceFunctions
-from whenabouts.core.join_aggregate.decided_functions import DecidedFunctions
+from whenabouts.core.join_aggregate.decided_functions import DecidedFunctions, Values
 from whenabouts.core.join_aggregate.exact_sums import Described
 from whenabouts.core.join_aggregate.folded import Folded
 from whenabouts.core.join_aggregate.functions import Aggregate
@@ -29,7 +29,7 @@ from whenabouts.core.runtime.keys import Keys
 class Answers(NamedTuple):
     """The aggregates of left rows, one array each; which left rows come out; how many of these have no partner."""
 
-    columns: list[pa.Array]
+    columns: list[pa.ChunkedArray]
     kept: BoolArray
     alone: int
 
@@ -47,7 +47,7 @@ def answers_of(
     kept, alone = [np.ones(0, bool)], 0
     for functions in _functions(query, keys, left, right, Folded.beside(left), counts):
         for aggregate, part in zip(query.aggregates, parts, strict=True):
-            part.append(functions.of(aggregate).of(aggregate))
+            part += chunks_of(functions.of(aggregate).of(aggregate))
         partner = functions.has_partner
         out = functions.has_pair if query.how == "inner" else np.ones(len(partner), bool)
         kept.append(out)
@@ -55,7 +55,7 @@ def answers_of(
         if functions.chance is not None:
             counts[metrics.CHANCE_TERMS] += functions.chance.terms
             counts[metrics.NOT_FINITE] += int(np.count_nonzero(functions.chance.not_finite & out))
-    found = [_joined(part, field.type) for part, field in zip(parts, types, strict=True)]
+    found = [pa.chunked_array(part, field.type) for part, field in zip(parts, types, strict=True)]
     return Answers(found, np.concatenate(kept), alone)
 
 
@@ -68,8 +68,8 @@ def marks_with(
     folded = Folded.beside(left) or Folded.nothing(marks, left.num_rows)
     for functions in _functions(query, keys, left, right, folded, counts):
         for name, part in zip(names, parts, strict=True):
-            part.append(functions.part(name))
-    arrays = [_joined(part, type_) for part, type_ in zip(parts, marks.types, strict=True)]
+            part += chunks_of(functions.part(name))
+    arrays = [one_chunk(pa.chunked_array(part, type_)) for part, type_ in zip(parts, marks.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=marks)
 
 
@@ -85,7 +85,7 @@ class _Functions(NamedTuple):
         assert family is not None, "it was asked"
         return family
 
-    def part(self, name: str) -> pa.Array:
+    def part(self, name: str) -> Values:
         """A part of the marks."""
         family = self.chance if is_of_chance(name) else self.decided
         assert family is not None, "it was asked"
@@ -151,13 +151,8 @@ def decided_answers(query: JoinAggregateSettings, left: pa.Table, columns: Right
     """The answers of decided functions over these right rows of each left row."""
     functions = DecidedFunctions(columns, chosen, _describing(left, 0))
     kept = chosen.counts > 0 if query.how == "inner" else np.ones(left.num_rows, bool)
-    return Answers(
-        [functions.of(each) for each in query.aggregates], kept, int(np.count_nonzero(kept & (chosen.counts == 0)))
-    )
-
-
-def _joined(parts: list[pa.Array], type_: pa.DataType) -> pa.Array:
-    return parts[0] if len(parts) == 1 else pa.concat_arrays([pa.array([], type_), *parts])
+    found = [pa.chunked_array(chunks_of(functions.of(each))) for each in query.aggregates]
+    return Answers(found, kept, int(np.count_nonzero(kept & (chosen.counts == 0))))
 
 
 def _describing(left: pa.Table, first: int) -> Described:

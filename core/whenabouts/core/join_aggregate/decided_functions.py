@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from whenabouts.core.arrays.long_text import fitting
+from whenabouts.core.arrays.record_batches import take_columns
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.join_aggregate.exact_sums import Described, ExactSums
 from whenabouts.core.join_aggregate.folded import Folded, earlier_of, lesser_of
@@ -19,6 +22,9 @@ from whenabouts.core.join_aggregate.range_queries import NO_KEY, collected, dist
 from whenabouts.core.join_aggregate.right_columns import RightColumn, RightColumns
 from whenabouts.core.join_aggregate.wide_sums import WideSums
 from whenabouts.core.runtime.output_memory import bytes_per_row, require_room
+
+Values: TypeAlias = pa.Array | pa.ChunkedArray
+"""In several chunks where text needs them."""
 
 
 class DecidedFunctions:
@@ -40,7 +46,7 @@ class DecidedFunctions:
         found = self._chosen.counts
         return found if self._folded is None else found + self._folded.number(COUNT)
 
-    def of(self, aggregate: Aggregate) -> pa.Array:
+    def of(self, aggregate: Aggregate) -> Values:
         """The answers for the left rows of the run.
 
         Raises InputError WA-1024 for a sum outside its type, QueryError WA-2201 for lists that do not fit into memory.
@@ -67,19 +73,19 @@ class DecidedFunctions:
         sums = self._sum_of(column)
         return pa.array(sums.to_means(column.values.type, column.name, self._described), mask=sums.counts == 0)
 
-    def least(self, aggregate: Aggregate) -> pa.Array:
+    def least(self, aggregate: Aggregate) -> Values:
         """The least value."""
         return self._least(self._columns[aggregate.argument])
 
-    def greatest(self, aggregate: Aggregate) -> pa.Array:
+    def greatest(self, aggregate: Aggregate) -> Values:
         """The greatest value."""
         return self._greatest(self._columns[aggregate.argument])
 
-    def first(self, aggregate: Aggregate) -> pa.Array:
+    def first(self, aggregate: Aggregate) -> Values:
         """The value of the first row, even if it is null."""
         return self._value_at(aggregate, self._first(), "first")
 
-    def last(self, aggregate: Aggregate) -> pa.Array:
+    def last(self, aggregate: Aggregate) -> Values:
         """The value of the last row, even if it is null."""
         return self._value_at(aggregate, self._last(), "last")
 
@@ -87,16 +93,22 @@ class DecidedFunctions:
         """The number of different values."""
         return pa.array(distinct_counts(self._columns[aggregate.argument].ranks, *self._chosen.ranges))
 
-    def collect(self, aggregate: Aggregate) -> pa.Array:
+    def collect(self, aggregate: Aggregate) -> pa.ChunkedArray:
         """All values, in the order of the rows."""
         values = self._columns[aggregate.argument].values
         rows = int(self._chosen.counts.sum())
         width = bytes_per_row([pa.table({"values": values})], [["values"]])
         require_room(rows, width, f"collected values of {aggregate.argument!r}")
         offsets, at = collected(self._columns.order, *self._chosen.ranges)
-        return list_of(offsets, values.take(pa.array(at)))
+        column, at = pa.chunked_array([values]), np.asarray(at, np.int32)
+        lists = []
+        for piece in fitting([slice(0, len(offsets) - 1)], [(column, at)], offsets):
+            ends = offsets[piece.start : piece.stop + 1]
+            (taken,) = take_columns([column], at[ends[0] : ends[-1]])
+            lists.append(list_of(ends - ends[0], taken))
+        return pa.chunked_array(lists)
 
-    def part(self, name: str) -> pa.Array:
+    def part(self, name: str) -> Values:
         """A part of the marks that fold these rows, and all that were folded before (`folded`)."""
         kind, _, column = name.partition(":")
         if kind == COUNT:
@@ -112,11 +124,11 @@ class DecidedFunctions:
             return sums.to_lists()
         return self._least(found) if kind == "min" else self._greatest(found)
 
-    def _least(self, column: RightColumn) -> pa.Array:
+    def _least(self, column: RightColumn) -> Values:
         found = column.keys.values_of(column.keys.minima.of_ranges(*self._chosen.ranges))
         return found if self._folded is None else lesser_of(found, self._folded.values(f"min:{column.name}"))
 
-    def _greatest(self, column: RightColumn) -> pa.Array:
+    def _greatest(self, column: RightColumn) -> Values:
         found = column.keys.values_of(reversed_keys(column.keys.maxima.of_ranges(*self._chosen.ranges)))
         if self._folded is None:
             return found
@@ -154,7 +166,7 @@ class DecidedFunctions:
                 self._sums[column.name] = found if folded is None else found.merged(folded.sums(f"sum:{column.name}"))
         return self._sums[column.name]
 
-    def _value_at(self, aggregate: Aggregate, places: IntArray, part: str) -> pa.Array:
+    def _value_at(self, aggregate: Aggregate, places: IntArray, part: str) -> Values:
         if self._folded is not None:
             return pc.struct_field(self._row(places, part), aggregate.argument)
         return self._columns[aggregate.argument].take(*self._at(places))
@@ -176,7 +188,7 @@ class DecidedFunctions:
 
 
 def list_of(offsets: IntArray, values: pa.Array) -> pa.Array:
-    """Lists of values; more than 2^31 values are refused by Arrow.
+    """Lists of values, of which there must be less than 2^31.
 
     >>> list_of(np.array([0, 2, 2]), pa.array([5, 6])).to_pylist()
     [[5, 6], []]
@@ -184,7 +196,7 @@ def list_of(offsets: IntArray, values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
-_FUNCTIONS: dict[str, Callable[[DecidedFunctions, Aggregate], pa.Array]] = {
+_FUNCTIONS: dict[str, Callable[[DecidedFunctions, Aggregate], Values]] = {
     "count": DecidedFunctions.count,
     "any": DecidedFunctions.any,
     "sum": DecidedFunctions.sum,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.arrays.record_batches import one_chunk
+from whenabouts.core.arrays.record_batches import chunks_of, one_chunk
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.join_aggregate.exact_sums import ExactSums
 from whenabouts.core.join_aggregate.mark_columns import NAME, parts_of
@@ -57,21 +57,26 @@ class Folded:
         return self._parts[part]
 
 
-def lesser_of(one: pa.Array, other: pa.Array, *, greater: bool = False) -> pa.Array:
+def lesser_of(one: pa.Array | pa.ChunkedArray, other: pa.Array, *, greater: bool = False) -> pa.Array:
     """The lesser, or greater, of two values in the order of `min`, place by place; null only if both are.
+
+    Raises QueryError WA-2201 for text too long for one array.
 
     >>> lesser_of(pa.array([1, None, None]), pa.array([0, 7, None])).to_pylist()
     [0, 7, None]
     """
-    both = pa.concat_arrays([one, other])
+    both = one_chunk(pa.chunked_array([*chunks_of(one), other]))
     keys = ValueKeys.of(both).keys
     keys = reversed_keys(keys) if greater else keys
     return _either(both, keys[len(one) :] < keys[: len(one)])
 
 
 def earlier_of(one: pa.Array, other: pa.Array, *, later: bool = False) -> pa.Array:
-    """The earlier, or later, of two right rows in the order of `first`, place by place; null only if both are."""
-    both = pa.concat_arrays([one, other])
+    """The earlier, or later, of two right rows in the order of `first`, place by place; null only if both are.
+
+    Raises QueryError WA-2201 for text too long for one array.
+    """
+    both = one_chunk(pa.chunked_array([one, other]))
     columns = dict(zip((field.name for field in both.type), both.flatten(), strict=True))
     columns |= {name: columns[name].fill_null(0) for name in (T_MIN, T_MAX)}
     place = places_of(pa.table(columns), None)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import take_values
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
 from whenabouts.core.joins.output_columns import EVENT_TIME, Column, OwnColumns
@@ -39,7 +40,7 @@ class AggregateOutput:
         extra: list[Column | None] = []
         instants = [] if event_us is None else [pa.array(event_us, pa.int64()).view(_EVENT_TIME)]
         for column in [*answers.columns, *instants]:
-            extra.append(column if kept is None else column.take(pa.array(kept)))
+            extra.append(column if kept is None else take_values(column, kept))
         step.metrics[metrics.MATCHED] += left.num_rows if kept is None else len(kept)
         step.metrics[metrics.UNMATCHED] += answers.alone
         return Growing.after(step.output, "rows").counted(self._own.rows(left, kept, extra))

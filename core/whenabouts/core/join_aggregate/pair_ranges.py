@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.arrays.record_batches import table_of, take_rows
+from whenabouts.core.arrays.record_batches import table_of, take_table
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.join_aggregate.functions import Asked
@@ -174,10 +174,10 @@ class SearchedPairs:
         """The rows of an input as users see them."""
         schema = self._operator.readers[input].schema
         if input == LEFT:
-            columns = [self._left.column(name) for name in schema.names]
+            rows = self._left.select(schema.names)
         else:
-            columns = [take_rows(self._right.column(name), self._position) for name in schema.names]
-        return pa.Table.from_arrays(columns, schema=schema)
+            rows = take_table(self._right.select(schema.names), self._position)
+        return pa.Table.from_arrays(rows.columns, schema=schema)
 
     def pairs(self) -> pa.Table:
         """All pairs."""

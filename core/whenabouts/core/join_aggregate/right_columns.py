@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import doubles, one_chunk, take_rows
+from whenabouts.core.arrays.record_batches import doubles, one_chunk, take_rows, take_table, take_values
 from whenabouts.core.arrays.row_ranks import ranks_of_column
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.asof_join.right_order import ties_of
@@ -59,11 +59,9 @@ class RightColumn:
             values = pa.array(doubles(values) + 0.0, mask=~self.valid)  # the sum of both zeros is 0.0
         return ranks_of_column(values)
 
-    def take(self, at: IntArray, missing: BoolArray) -> pa.Array:
+    def take(self, at: IntArray, missing: BoolArray) -> pa.ChunkedArray:
         """The values of rows, null where one is missing."""
-        if not len(self.values):
-            return pa.nulls(len(at), self.values.type)
-        return self.values.take(pa.array(at, mask=missing))
+        return take_values(self.values, np.where(missing, -1, at))
 
     @cached_property
     def floats(self) -> FloatArray:
@@ -107,8 +105,10 @@ class RightColumns:
         """Times and columns of rows, null where one is missing."""
         if not self._right.num_rows:
             return pa.nulls(len(at), type_)
-        index = pa.array(self._position[at], mask=missing)
-        columns = [one_chunk(self._right.column(field.name)).take(index) for field in type_]
+        taken = take_table(
+            self._right.select([field.name for field in type_]), np.where(missing, -1, self._position[at])
+        )
+        columns = [one_chunk(column) for column in taken.columns]
         return pa.StructArray.from_arrays(columns, fields=list(type_), mask=pa.array(missing))
 
     @cached_property

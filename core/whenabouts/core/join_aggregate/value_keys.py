@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.arrays.record_batches import with_nulls
+from whenabouts.core.arrays.record_batches import take_values, with_nulls
 from whenabouts.core.arrays.row_ranks import float_keys, floats_of_keys, ranks_of_column
 from whenabouts.core.arrays.ticks import as_ticks
 from whenabouts.core.arrays.typing import IntArray
@@ -54,7 +54,7 @@ class ValueKeys:
         """The greatest keys of ranges, reversed."""
         return RangeMinimum(reversed_keys(self.keys))
 
-    def values_of(self, keys: IntArray) -> pa.Array:
+    def values_of(self, keys: IntArray) -> pa.Array | pa.ChunkedArray:
         """The values with these keys, null for `NO_KEY`. O(keys), O(n) more for ranks."""
         type_, missing = self.values.type, keys == NO_KEY
         if not len(self.values):
@@ -67,7 +67,7 @@ class ValueKeys:
             valid = self.keys != NO_KEY
             row = np.zeros(int(self.keys[valid].max(initial=0)) + 1, np.int64)
             row[self.keys[valid]] = np.flatnonzero(valid)
-            return self.values.take(pa.array(row[keys], mask=missing))
+            return take_values(self.values, np.where(missing, -1, row[keys]))
         return with_nulls(keys, missing).cast(as_ticks(pa.array([], type_)).type).view(type_)
 
 

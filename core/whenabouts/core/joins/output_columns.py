@@ -149,7 +149,8 @@ class OwnColumns:
     def rows(self, rows: pa.Table, at: NDArray[np.int32] | None, extra: Extra) -> Iterator[pa.RecordBatch]:
         """The rows at these positions (None: all, without a copy of a table in one chunk)."""
         count = rows.num_rows if at is None else len(at)
-        for piece in fitting([*pieces(count, self._rows_per_batch)], _taken(rows, self._own, at)):
+        taken = _taken(rows, self._own, at) + [(each, None) for each in extra if isinstance(each, pa.ChunkedArray)]
+        for piece in fitting([*pieces(count, self._rows_per_batch)], taken):
             yield batch_of(self.schema, _at(rows, self._own, at, piece), extra, piece)
 
 
@@ -202,7 +203,9 @@ def batch_of(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _as_array(values: NDArray[np.generic] | pa.Array) -> pa.Array:
+def _as_array(values: NDArray[np.generic] | pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return one_chunk(values)
     return values if isinstance(values, pa.Array) else pa.array(values)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import one_batch, take_table
 from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, links_of, order_of, without_duplicates
@@ -62,7 +63,7 @@ class SharedExtent:
         rejected = without_duplicates(tuples, columns)[1].rejected if has_ties else np.empty(0, np.int64)
         if not len(rejected):
             return None
-        return tuples.table.take(pa.array(rejected)).combine_chunks().to_batches()[0]
+        return one_batch(take_table(tuples.table, rejected))
 
     def links(self, tuples: TemporalTuples, spec: CoalescingSpec) -> tuple[BoolArray, int]:
         """Which tuples extend their predecessor, and the comparisons made; queries that compare alike share them."""

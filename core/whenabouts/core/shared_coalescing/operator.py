@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.callers import users_level
 from whenabouts.core.coalescing.extents import FinalExtents
@@ -384,7 +385,7 @@ class SharedOperator:
             rows = pa.Table.from_batches(duplicates, reader.schema).combine_chunks()
             has_group = ~without_group(rows, every)
             first = np.unique(ranks_of_rows(rows), return_index=True)[1]
-            for batch in rows.take(pa.array(first[has_group[first]])).to_batches():
+            for batch in take_table(rows, first[has_group[first]]).to_batches():
                 self._reject_rows(Code.DUPLICATE_TIMESTAMP, batch, step)
 
     def _reject_rows(self, code: Code, rows: pa.RecordBatch, step: Step) -> None:

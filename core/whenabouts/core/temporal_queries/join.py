@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import one_chunk
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.coalescing.columns import VALID_FROM, VALID_TO, WINDOW_END, time_array, window_end_type
 from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator
@@ -223,7 +224,7 @@ class TemporalJoinOperator:
         if self.query.extents.slides:
             columns.append(time_array(np.full(len(every), at_us), self.output_schema.field(WINDOW_END).type))
         for side, names in zip((left, right), self._side_columns, strict=True):
-            columns += [column.chunk(0) for column in side.rows(every).select(names).combine_chunks().columns]
+            columns += [one_chunk(column) for column in side.rows(every).select(names).columns]
         start, end = _intersection(left, right)
         is_empty = pa.array(start >= end)
         for ends in (start, end):

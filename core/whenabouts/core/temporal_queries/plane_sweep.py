@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.coalescing.extents import FinalExtents, Runs
 from whenabouts.core.coalescing.sliding_window import SlidingWindow
@@ -52,7 +53,7 @@ class SweepSide:
         self.begins, self.stops = (key * stride + np.searchsorted(ends, end) for end in (self.start, self.end))
         self.limits = (key + 1) * stride
         order = np.argsort(self.begins, kind="stable")
-        self.start, self.end, self.rows = self.start[order], self.end[order], self.rows.take(pa.array(order))
+        self.start, self.end, self.rows = self.start[order], self.end[order], take_table(self.rows, order)
         self.begins, self.stops, self.limits = self.begins[order], self.stops[order], self.limits[order]
         self._group = self._group[order]
         rank = np.empty(len(order), np.int64)
@@ -80,7 +81,7 @@ class SweepSide:
 
     def periods(self, at: IntArray) -> Periods:
         """Some tuples with their columns."""
-        return Periods(self.start[at], self.end[at], lambda chosen: self.rows.take(pa.array(at[chosen])))
+        return Periods(self.start[at], self.end[at], lambda chosen: take_table(self.rows, at[chosen]))
 
     def runs(self, at: IntArray, instant: int) -> WindowRuns:
         """Some tuples of the extent at an instant, as runs of a window in memory."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import one_batch
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import PREFIX
@@ -90,7 +90,7 @@ class BestStep:
         assert schema is not None
         marks = mine.marks(schema)
         chose = np.flatnonzero(has_partner(marks))
-        known = marks.take(pa.array(chose))
+        known = take_table(marks, chose)
         block = self._schemas.blocks[1 - input]
         columns = [known.column(partner_column(number)) for number in range(len(block))]
         candidates = pa.concat_tables([other.table, pa.table(columns, schema=block)]).combine_chunks()
@@ -120,7 +120,7 @@ class BestStep:
             np.maximum.at(last, pairs[input], self._rows[1 - input].t_max[pairs[1 - input]])
         return iter(())
 
-    def marks(self, input: int) -> pa.RecordBatch | None:
+    def marks(self, input: int) -> pa.Table | None:
         """The marks of all rows of an input, None without marks."""
         schema = self._schemas.marks(input)
         if schema is None:
@@ -132,7 +132,7 @@ class BestStep:
             columns.append(pa.array(last, mask=last == _NO_MATCH))
         else:
             columns += _of_partners(self._partners[input])
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def changed(self, input: int) -> BoolArray:
         """Which rows' marks have changed."""
@@ -143,13 +143,12 @@ class BestStep:
         return changed
 
 
-def _of_partners(partners: BestPartners) -> list[pa.Array]:
+def _of_partners(partners: BestPartners) -> list[pa.Array | pa.ChunkedArray]:
     """The marks of choosing rows: probability, number and columns of the partner."""
     nobody = partners.best == NOBODY
-    at = pa.array(partners.best, mask=nobody)
     numbers = partners.numbers
     number = np.zeros(len(nobody), np.int64) if numbers is None else np.append(numbers, 0)[partners.best]
-    taken = one_batch(partners.candidates.take(at))
+    taken = take_table(partners.candidates, partners.best)
     return [pa.array(partners.probability, mask=nobody), pa.array(number, mask=nobody), *taken.columns]
 
 

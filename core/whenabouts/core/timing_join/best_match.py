@@ -153,15 +153,15 @@ class BestPairs:
         due_us = self._due_us(input, rows, final_times)
         if input not in self._schemas.waiting:
             return _Decided(rows, due_us)
-        with_due = one_batch(rows.add_column(0, pa.field(DUE, pa.int64()), pa.array(due_us)))
+        with_due = rows.add_column(0, pa.field(DUE, pa.int64()), pa.array(due_us))
         now = np.ones(len(due_us), bool) if until_us == END_OF_TIME else due_us <= until_us
         if not now.all():
-            state.append(WAITING_FOR_PARTNER + input, with_due.filter(pa.array(~now)))
+            state.append(WAITING_FOR_PARTNER + input, one_batch(with_due.filter(pa.array(~now))))
             step.metrics[metrics.STORED] += int((~now).sum())
         before_us = min(until_us + 1, END_OF_TIME) if until_us != NO_WATERMARK else NO_WATERMARK
         waited = state.expiring(WAITING_FOR_PARTNER + input, before_us)
         step.metrics[metrics.EVICTED] += state.evict(WAITING_FOR_PARTNER + input, before_us)
-        both = table_of([with_due.filter(pa.array(now)), *waited], with_due.schema)
+        both = table_of([*with_due.filter(pa.array(now)).to_batches(), *waited], with_due.schema)
         return _Decided(both.drop_columns(DUE), int_column(both, DUE))
 
     def _due_us(self, input: int, rows: pa.Table, final_times: FinalTimes) -> IntArray:

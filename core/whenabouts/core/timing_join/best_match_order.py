@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.runtime.blocks import PREFIX, times
@@ -39,24 +40,23 @@ class BestPartners:
         self.numbers = numbers
         self._t_min, self._t_max = (np.ascontiguousarray(each, np.int64) for each in times(candidates))
         self._middle = np.empty(0, np.int64) if middle is None else middle
-        self._rank = np.zeros(candidates.num_rows, np.int64)
-        self._ranked = False
+        self._rank = np.empty(0, np.int64)  # until one is needed
 
     def offer(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: FloatArray) -> None:
         """Process pairs: candidate `at[i]` matches row `rows[i]`."""
-        before = self.best.copy(), self.probability.copy()
-        if not self._keep(rows, at, probability) and not self._ranked:
-            self._rank, self._ranked = self._ranks(), True
-            self.best, self.probability = before
-            self._keep(rows, at, probability)
+        done = self._keep(rows, at, probability)
+        if done < len(rows):
+            self._rank = self._ranks()
+            self._keep(rows[done:], at[done:], probability[done:])
 
-    def _keep(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: FloatArray) -> bool:
+    def _keep(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: FloatArray) -> int:
+        """How many of the pairs were taken in: all, unless ranks are needed."""
         from whenabouts.core.timing_join.best_match_kernel import keep_best  # numba: imported when first needed
 
-        decided: bool = keep_best(
+        done: int = keep_best(
             rows, at, probability, self._t_max, self._t_min, self._rank, self._middle, self.probability, self.best
         )
-        return decided
+        return done
 
     def _ranks(self) -> IntArray:
         """Ranks by columns, then by number, of the rows that share their times with another one."""
@@ -67,7 +67,7 @@ class BestPartners:
         shared[:-1] |= same
         at = np.sort(order[shared])
         own = [name for name in self.candidates.column_names if not name.startswith(PREFIX)]
-        by_columns = ranks_of_rows(self.candidates.select(own).take(pa.array(at)))
+        by_columns = ranks_of_rows(take_table(self.candidates.select(own), at))
         number = at if self.numbers is None else self.numbers[at]
         ranks = np.zeros(len(order), np.int64)
         ranks[at[np.lexsort((number, by_columns))]] = np.arange(len(at))

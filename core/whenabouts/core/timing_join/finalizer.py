@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import one_batch, with_columns_of
+from whenabouts.core.arrays.record_batches import one_batch
 from whenabouts.core.arrays.typing import BoolArray, FloatArray
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import times
@@ -35,7 +35,7 @@ class StepMatches(Protocol):
     def take(self, pairs: Pairs, probability: FloatArray | None, step: Step) -> Iterator[pa.RecordBatch]:
         """Process matching pairs (row positions on both sides); returns rows that are emitted because of them."""
 
-    def marks(self, input: int) -> pa.RecordBatch | None:
+    def marks(self, input: int) -> pa.Table | None:
         """The marks of all rows of an input, None without marks."""
 
     def changed(self, input: int) -> BoolArray:
@@ -92,20 +92,22 @@ def finalizer_of(
 
 def keep_marks(
     state: SegmentedState, input: int, side: SideRows, matches: StepMatches, before_us: int
-) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
     """Store the changed marks of stored rows; return the new rows with their marks.
 
     First the new rows to be stored (not final, and still needed), then those that are final (`t_max < before_us`).
     """
     marks = matches.marks(input)
-    new = one_batch(side.table.slice(side.stored))
+    new = side.table.slice(side.stored)
     if marks is not None:
         changed, start = matches.changed(input), 0
         for held in side.held:
             stop = start + len(held.at)
             if changed[start:stop].any():
-                state.mark(held, marks.slice(start, stop - start))
+                state.mark(held, one_batch(marks.slice(start, stop - start)))
             start = stop
-        new = with_columns_of(new, marks.slice(start))
+        columns = [*new.columns, *marks.slice(start).columns]
+        new = pa.Table.from_arrays(columns, schema=pa.schema([*new.schema, *marks.schema]))
     final = times(new)[1] < before_us
-    return new.filter(pa.array(~final & state.needed(input, new))), new.filter(pa.array(final))
+    stays = one_batch(new.filter(pa.array(~final)))
+    return stays.filter(pa.array(state.needed(input, stays))), new.filter(pa.array(final)).to_batches()

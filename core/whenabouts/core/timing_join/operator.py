@@ -184,7 +184,7 @@ class TimingJoinOperator:
             if matches is not None:
                 before_us = self._final_times.before(input, until_us)
                 new, already_final = keep_marks(state, input, side, matches, before_us)
-                final[input].append(already_final)
+                final[input] += already_final
             if demand is FlushMode.END:
                 continue
             if matches is None:

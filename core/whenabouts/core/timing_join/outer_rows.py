@@ -100,11 +100,11 @@ class UnmatchedStep:
         for input, marks in self._open.items():
             marks[pairs[input]] = False
 
-    def marks(self, input: int) -> pa.RecordBatch | None:
+    def marks(self, input: int) -> pa.Table | None:
         """The marks of all rows of an input, None without marks."""
         if input not in self._open:
             return None
-        return pa.RecordBatch.from_arrays([pa.array(self._open[input])], schema=_MARKS)
+        return pa.Table.from_arrays([pa.array(self._open[input])], schema=_MARKS)
 
     def changed(self, input: int) -> BoolArray:
         """Which rows' marks have changed."""

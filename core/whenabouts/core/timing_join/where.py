@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.long_text import fitting
 from whenabouts.core.arrays.typing import BoolArray, Positions
 from whenabouts.core.errors import Code
 from whenabouts.core.expressions.row_predicates import as_mask, call_predicate
@@ -88,9 +90,17 @@ class Where:
         O(pairs * columns read). Raises QueryError WA-2093 for values (overflow, a failed cast), WA-2065 for a function
         that fails or does not give one boolean for each pair.
         """
-        rows = RowsAt(left, left_at), RowsAt(right, right_at)
+        sides = (left, left_at), (right, right_at)
+        read = [(of.column(name), at) for (of, at), names in zip(sides, self.columns, strict=True) for name in names]
+        parts = [
+            self._holds(RowsAt(left, left_at[piece]), RowsAt(right, right_at[piece]))
+            for piece in fitting([slice(0, len(left_at))], read)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _holds(self, *rows: RowsAt) -> BoolArray:
         if isinstance(self._condition, SqlPredicate):
-            return as_mask(self._condition(*rows), len(left_at), code=Code.BAD_PREDICATE, what="where", hint="")
+            return as_mask(self._condition(*rows), len(rows[LEFT]), code=Code.BAD_PREDICATE, what="where", hint="")
         tables = [pa.table({name: of[name] for name in names}) for of, names in zip(rows, self.columns, strict=True)]
         return call_predicate(self._condition, *tables, code=Code.BAD_PREDICATE, what="where", hint=_HINT)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.plain_types import plain
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.clocks.profile.findings import Finding, examples, percent
@@ -148,9 +149,9 @@ def _read(rows: pa.Table, total: int, time: str, group: Sequence[str], arrival: 
                 "Raise max_rows to read more.",
             )
         )  # fmt: skip
-    codes, keys = _groups(rows.select(list(group)).take(pa.array(row)), len(row)) if group else _one(len(row))
+    codes, keys = _groups(take_table(rows.select(list(group)), row), len(row)) if group else _one(len(row))
     others = rows.drop_columns(list({time, *group}))
-    ranks = (lambda numbers: ranks_of_rows(others.take(pa.array(numbers)))) if others.num_columns else None
+    ranks = (lambda numbers: ranks_of_rows(take_table(others, numbers))) if others.num_columns else None
     nulls = rows.num_rows - int(raw.valid.sum())
     return Readings(us, row, codes, keys, arrival_us, ranks, rows.num_rows, nulls, tuple(findings), times.tick_us)
 
@@ -288,7 +289,7 @@ def _groups(columns: pa.Table, rows: int) -> tuple[IntArray, tuple[Key, ...]]:
     chosen = _largest(counts, rank)
     number = np.full(len(counts), len(chosen), np.int64)
     number[chosen] = np.arange(len(chosen))
-    return number[codes], _keys(there.take(pa.array(chosen)))
+    return number[codes], _keys(take_table(there, chosen))
 
 
 def _largest(counts: IntArray, rank: IntArray) -> IntArray:
@@ -308,7 +309,7 @@ def _coded(columns: pa.Table, rows: int) -> tuple[IntArray, pa.Table]:
         indices = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64) + 1
         _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + indices, return_inverse=True)
     _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
-    return codes, columns.take(pa.array(first))
+    return codes, take_table(columns, first)
 
 
 def _keys(columns: pa.Table) -> tuple[Key, ...]:
