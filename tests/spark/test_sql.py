@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from whenabouts.core import Interval, Lateness, Point, within
 from whenabouts.core.local import timing_join as join_locally
 from whenabouts.spark_plugin import register_sql, timing_join
+from whenabouts.spark_plugin.sql_functions import _instant_us
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +55,24 @@ def rows(table: pa.Table) -> Counter[str]:
 
 CALL = """TABLE(events), side => 'sensor', left => 'seismic', right => 'acoustic', on => 'region',
           time => 't_min,t_max', within => '4 minutes', confidence => 0.6"""
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+def test_instants_are_read_to_both_ends_of_the_calendar(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    instants = [dt.datetime(2021, 11, 7, 5, 30, tzinfo=dt.UTC), dt.datetime(2021, 11, 7, 6, 30, tzinfo=dt.UTC)]
+    ends = [dt.datetime.min, dt.datetime.min + dt.timedelta(days=2), dt.datetime.max]
+    epoch = dt.datetime(1970, 1, 1)
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        found = [_instant_us(moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)) for moment in instants]
+        at_ends = [_instant_us(moment) - (moment - epoch) // dt.timedelta(microseconds=1) for moment in ends]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found == [int(moment.timestamp()) * 1_000_000 for moment in instants]
+    assert at_ends[0] == at_ends[1]
+    assert all(abs(us) < 24 * 3_600_000_000 for us in at_ends)
 
 
 @pytest.mark.usefixtures("in_new_york")

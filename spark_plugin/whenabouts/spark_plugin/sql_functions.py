@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -52,6 +52,8 @@ from whenabouts.spark_plugin.workers import begin_task
 
 PARTS = 64
 """Into how many parts the keys are split: the limit of parallelism."""
+
+_EPOCH, _MICROSECOND, _TWO_DAYS = datetime(1970, 1, 1), timedelta(microseconds=1), timedelta(days=2)
 
 _OPTIONS = (
     "side", "left", "right", "on", "time", "left_time", "right_time", *CONDITION_KEYWORDS, "how", "best", "ties",
@@ -154,7 +156,7 @@ class _Pairs:
         side = values.pop(self._analysis.side)
         for at, instant in enumerate(self._instants):
             if instant and values[at] is not None:
-                values[at] = _as_utc(values[at])
+                values[at] = _instant_us(values[at])
         sides = [rows for rows, name in zip(self._rows, self._analysis.names, strict=True) if str(side) == name]
         for rows in sides if side is not None else ():
             rows.append(tuple(values))
@@ -197,9 +199,17 @@ class _Rejects(_Pairs):
         return _Rejects._analyzed(table, more, options)
 
 
-def _as_utc(moment: datetime) -> datetime:
-    """Spark hands instants over as naive times of the worker's zone; `fold` tells the repeated hour apart."""
-    return moment.astimezone(UTC)
+def _instant_us(moment: datetime) -> int:
+    """Microseconds since 1970 of an instant. Spark hands instants over as naive times of the worker's zone; `fold`
+    tells the repeated hour apart. Python has no instants outside the years 1 to 9999, and looks for the offset of a
+    time a day before and after it: of the first and the last days it is asked two days further in."""
+    asked = moment
+    if moment - datetime.min < _TWO_DAYS:
+        asked += _TWO_DAYS
+    elif datetime.max - moment < _TWO_DAYS:
+        asked -= _TWO_DAYS
+    offset = asked.astimezone().utcoffset() or timedelta()
+    return (moment - _EPOCH - offset) // _MICROSECOND
 
 
 def _query(given: dict[str, Any]) -> TimingJoin:
