@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -323,3 +324,13 @@ def test_only_pieces_around_the_current_time_are_read() -> None:
     assert in_memory == [0]
     order.take(2)
     assert in_memory == [0, 1]
+
+
+def test_finite_input_is_not_warned_of_as_a_stream() -> None:
+    """It is read as one, and would be twice: a window over the rows of all groups has one bucket."""
+    table = pa.table({"t": [1, 2, 3], "k": ["a", "b", "a"], "v": [1, 1, 1]})
+    options: dict[str, Any] = {"time": "t", "values": "v", "group": "k", "rows": 2, "slide": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = wa.coalesce(table, **options, batches=True).read_all()
+        assert found.num_rows == wa.coalesce(table, **options).num_rows > 0

@@ -110,6 +110,7 @@ def test_what_an_engine_lacks_is_refused_and_why(name: str, option: str, value: 
     ("options", "message"),
     [
         ({"buckets": 0}, "WA-2006: buckets is 0"),
+        ({"buckets": 10**30}, r"WA-2006: buckets is 10+ \(hint: give a whole number, from 1 to 1,048,576"),
         ({"threads": 0}, "WA-2006: threads is 0"),
         ({"watermarks": "mine"}, "WA-2006: watermarks is 'mine'"),
         ({"state_limit": 5}, "WA-2006: state_limit is 5"),

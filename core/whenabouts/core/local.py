@@ -315,9 +315,9 @@ class BatchRun:
         schemas = [rows.schema for rows in inputs]
         whole = query.operator(schemas, streaming=False)
         self.schema: pa.Schema = whole.output_schema
-        streaming = as_stream(query, schemas, whole) is not None
-        self._host = _Host(query, schemas, 1, streaming=streaming)
-        self.batches = self._in_steps() if streaming else self._at_once()
+        stream = as_stream(query, schemas, whole)
+        self._host = _Host(query, schemas, 1, streaming=stream is not None, operator=stream or whole)
+        self.batches = self._at_once() if stream is None else self._in_steps()
 
     @property
     def metrics(self) -> Counter[str]:

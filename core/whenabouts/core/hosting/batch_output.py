@@ -7,13 +7,14 @@ not fit into memory, because many rows follow few, is made in halves.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from whenabouts.core.arrays.threads import using
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.errors import Code, QueryError, SingleBucketWarning
 from whenabouts.core.hosting.time_order import Piece, TimeOrder
 from whenabouts.core.runtime.changes import changes_column
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Query, Step
@@ -44,7 +45,9 @@ def as_stream(query: Query, schemas: Sequence[pa.Schema], whole: Operator) -> Op
     if changes_column(whole.output_schema) is not None:
         return None
     try:
-        operator = query.operator(schemas, streaming=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SingleBucketWarning)  # finite input is no stream
+            operator = query.operator(schemas, streaming=True)
     except QueryError:
         return None
     return operator if set(whole.output_schema.names) <= set(operator.output_schema.names) else None

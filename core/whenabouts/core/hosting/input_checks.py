@@ -10,6 +10,9 @@ from whenabouts.core.runtime.option_checks import refused, shown, whole_number
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.wrappers.state_limit import StateLimit
 
+MOST_BUCKETS = 1 << 20
+"""Each costs a host memory, work in every step and, on the engines, a label that is searched for."""
+
 
 def check_query(query: Any) -> None:
     """Raise QueryError WA-2006 for an object that is not a query."""
@@ -59,8 +62,8 @@ def check_streams(streams: Any, kinds: tuple[type, ...], hint: str) -> None:
 def check_hosting(buckets: Any, state_limit: Any = None, threads: Any = None) -> tuple[int | None, int | None]:
     """The numbers of buckets and threads (None: the engine's). Raises QueryError WA-2006 for invalid ones, or for an
     invalid limit on state."""
-    numbers = (("buckets", buckets), ("threads", threads))
-    found = [None if number is None else whole_number(name, number) for name, number in numbers]
+    numbers = (("buckets", buckets, MOST_BUCKETS), ("threads", threads, None))
+    found = [None if number is None else whole_number(name, number, most=most) for name, number, most in numbers]
     if state_limit is not None and not isinstance(state_limit, StateLimit):
         raise refused("state_limit", state_limit, "give StateLimit(rows)")
     return found[0], found[1]

@@ -69,9 +69,11 @@ class LocalHost:
         *,
         streaming: bool,
         state_limit: StateLimit | None = None,
+        operator: Operator | None = None,
     ) -> None:
+        """`operator`: the query's, if there is one already."""
         self._query, self._state_limit, self._schemas = query, state_limit, schemas
-        self.operator: Operator = limited(query.operator(schemas, streaming=streaming), state_limit)
+        self.operator = limited(operator or query.operator(schemas, streaming=streaming), state_limit)
         warn_of_two_zones(query, self.operator, schemas)
         self._notes_times = streaming or self.operator.needs_latest
         self._stores = [DictStore() for _ in range(buckets)]

@@ -92,11 +92,12 @@ def function(name: str, value: Any, hint: str) -> None:
         raise refused(name, value, hint)
 
 
-def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """An integer of Python or numpy, `least` or more, as one of Python."""
+def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """An integer of Python or numpy, from `least` to `most`, as one of Python."""
     number = whole_of(value)
-    if number is None or number < least:
-        raise refused(name, value, f"give a whole number, {least} or more")
+    if number is None or number < least or (most is not None and number > most):
+        limits = f"{least} or more" if most is None else f"from {least} to {most:,}"
+        raise refused(name, value, f"give a whole number, {limits}")
     return number
 
 
