@@ -23,7 +23,7 @@ from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
 from whenabouts.core.wrappers.state_limit import StateLimit
 from whenabouts.planner.text_queries import parse_query
-from whenabouts.spark_plugin import coalesce, run, timing_join, window_join, write_stream, write_with_rejects
+from whenabouts.spark_plugin import asof_join, coalesce, run, timing_join, window_join, write_stream, write_with_rejects
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +36,11 @@ NOW = 1_600_000_000 * SECOND
 def events(*seconds: float) -> pa.Table:
     at = [NOW + round(s * SECOND) for s in seconds]
     return pa.table({"t": pa.array(at, pa.timestamp("us", "UTC")), "k": pa.array([1] * len(at), pa.int64())})
+
+
+def keyed(*rows: tuple[int, float]) -> pa.Table:
+    keys, seconds = zip(*rows, strict=True)
+    return events(*seconds).set_column(1, "k", pa.array(keys, pa.int64()))
 
 
 def join(left: DataFrame, right: DataFrame, **options: Any) -> DataFrame:
@@ -101,6 +106,47 @@ def test_lateness_file_options_and_shuffle_partitions_may_change(
     assert sorted(pairs)[:5] == [0, 10, 10, 11, 11]
     assert sorted(pairs)[5:] == [30, 31, 45, 60]  # the failed micro-batch uses the watermark before it
     assert told == {"WA-1010 38": 2}
+
+
+@pytest.mark.full
+def test_rows_that_wait_are_settled_by_the_query_that_continues(stream_of: StreamOf, tmp_path: Path) -> None:
+    """Left rows of 0 s wait by the first queries when these end, at the watermark 17 s: for 20 s, or for their partner.
+
+    Those after the restart ask for less. In the as-of join keys 2 to 9 have no right row; in the join of best partners
+    each has one at 5 s.
+    """
+    every, seconds = range(2, 10), (0, 1, 17, 17.5, 18, 40)
+    left = stream_of([keyed((1, s), *((k, s) for k in every if s not in (1, 40))) for s in seconds])
+    right = stream_of([keyed((1, s)) for s in seconds])
+    near = stream_of([keyed((1, s), *((k, 5) for k in every if s == 0)) for s in seconds])
+    found: dict[str, list[tuple[int, float | None, float | None]]] = {"as-of": [], "best": []}
+
+    def start(name: str, result: DataFrame, *, fails: bool) -> None:
+        def write(rows: DataFrame, number: int) -> None:
+            if number == 4 and fails:
+                raise RuntimeError("once")
+            for row in rows.collect():
+                ends = [t and t.timestamp() - NOW / SECOND for t in (row.t_left, row.t_right)]
+                found[name].append((row.k, *ends))
+
+        writer = write_stream(result, str(tmp_path / name)).foreachBatch(write)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    def nearest(tolerance: str) -> DataFrame:
+        options: dict[str, Any] = {"on": "k", "direction": "nearest", "tolerance": tolerance, "lateness": "0 s"}
+        return asof_join(left, right, left_time=Point("t"), right_time=Point("t"), buckets=3, **options)
+
+    def both(window: str) -> DataFrame:
+        condition = within(window, confidence=1)
+        return join(left, near, best="both", how="full_outer", condition=condition, lateness="0 s", buckets=3)
+
+    for name, first, then in (("as-of", nearest("20 s"), nearest("4 s")), ("best", both("15 s"), both("6 s"))):
+        with pytest.raises(StreamingQueryException, match="once"):
+            start(name, first, fails=True)
+        assert [row for row in found[name] if row[0] != 1] == []
+        start(name, then, fails=False)
+        expected = [(k, s, 5 if s == 0 and name == "best" else None) for k in every for s in (0, 17, 17.5, 18)]
+        assert sorted(row for row in found[name] if row[0] != 1) == expected
 
 
 def _consume(batch: DataFrame, number: int) -> None:
