@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, QueryError, within
 from whenabouts.core.hosting.query_identity import identity_of
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.local import run, run_stream
 from whenabouts.core.probability.satisfaction_probability import satisfaction_probability
 from whenabouts.core.times.time_specs import Distributed
@@ -129,6 +130,119 @@ def test_each_choice_is_among_the_pairs_that_formed_however_the_query_became_str
         expected += [(None, None, *names[1][j]) for j in set(range(m)) - {j for _, j in pairs}]
     assert rows(found.output) == sorted(expected, key=str)
     assert found.rejects.num_rows == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(0, 1000),
+    st.lists(st.integers(0, 400), min_size=2 * STEPS, max_size=2 * STEPS),
+    st.sampled_from([0.1, 0.5, 0.9, 1.0]),
+    st.sampled_from(["auto", "eager", "simple", "ssort", "lazy"]),
+    st.sampled_from([("full_outer", None), ("left_semi", None), ("left_anti", None), ("full_outer", "both")]),
+    st.sampled_from([None, 2]),
+)
+def test_rows_in_state_keep_the_lengths_that_earlier_queries_declared(
+    seed: int, bounds: list[int], confidence: float, strategy: str, mode: tuple[str, str | None], restart: int | None
+) -> None:
+    """Each query allows fewer lengths than the one before; rows of all of them meet."""
+    random, (how, best) = np.random.default_rng(seed), mode
+    bounds.sort()
+    least, most = bounds[:STEPS], bounds[STEPS:][::-1]
+    sides = []
+    for _ in range(2):
+        made = []
+        for step in range(STEPS):
+            t_max = 1_000 * step + random.integers(700, 1_000, 12)
+            lengths = random.integers(least[step], most[step] + 1, 12)
+            made.append(
+                pa.table({"a": t_max - lengths, "b": t_max, "step": np.full(12, step), "id": np.arange(12) + 12 * step})
+            )
+        sides.append(made)
+    times = [
+        Interval("a", "b", max_uncertainty=high, min_uncertainty=low) for low, high in zip(least, most, strict=True)
+    ]
+    options: dict[str, Any] = {"how": how, "best": best, "strategy": strategy}
+    queries = [replace(join(confidence, 900, **options), left_time=time, right_time=time) for time in times]
+    told = run_stream(
+        queries[0], sides, changes=dict(enumerate(queries)), restart_after=restart, buckets=2 if restart else 1
+    )
+    every = [pa.concat_tables(side) for side in sides]
+    whole = Interval("a", "b", max_uncertainty=400)
+    expected = run(replace(join(confidence, 900, how=how, best=best), left_time=whole, right_time=whole), every).output
+    assert told.rejects.num_rows == 0
+    columns = expected.column_names
+    assert sorted(told.output.select(columns).to_pylist(), key=str) == sorted(expected.to_pylist(), key=str)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 1000),
+    st.lists(st.integers(0, 400), min_size=2 * STEPS, max_size=2 * STEPS),
+    st.sampled_from(["never", "auto"]),
+)
+def test_aggregates_count_partners_of_the_lengths_that_earlier_queries_declared(
+    seed: int, bounds: list[int], folding: str
+) -> None:
+    random = np.random.default_rng(seed)
+    bounds.sort()
+    least, most = bounds[:STEPS], bounds[STEPS:][::-1]
+    sides = []
+    for _ in range(2):
+        made = []
+        for step in range(STEPS):
+            t_max = 1_000 * step + random.integers(700, 1_000, 12)
+            lengths = random.integers(least[step], most[step] + 1, 12)
+            made.append(pa.table({"a": t_max - lengths, "b": t_max, "id": np.arange(12) + 12 * step}))
+        sides.append(made)
+    queries = [
+        JoinAggregate(
+            left_time=time, right_time=time, condition=within(900, confidence=0.5), lateness=1_000, folding=folding,
+            aggregates={"n": "count", "expected": "expected_count", "ids": ("sum", "id")},
+        )
+        for low, high in [*zip(least, most, strict=True), (0, 400)]
+        for time in [Interval("a", "b", max_uncertainty=high, min_uncertainty=low)]
+    ]  # fmt: skip
+    told = run_stream(queries[0], sides, changes=dict(enumerate(queries[:STEPS]))).output
+    expected = run(queries[-1], [pa.concat_tables(side) for side in sides]).output
+    columns = expected.column_names
+    assert sorted(told.select(columns).to_pylist(), key=str) == sorted(expected.to_pylist(), key=str)
+
+
+@pytest.mark.parametrize("strategy", ["eager", "lazy", "simple"])
+@pytest.mark.parametrize("length", [10, 400, 2_000])
+def test_rows_in_state_begin_where_their_new_template_does(length: int, strategy: str) -> None:
+    """Rows of both sides that wait or are stored, of templates that become longer or shorter."""
+    ms = 1_000
+    left = [pa.table({"t": [7_000 * ms]}), pa.table({"t": [12_000 * ms]})]
+    right = [pa.table({"t": [(5_030 + 90 * n) * ms for n in range(30)]}), pa.table({"t": [12_100 * ms]})]
+    joins, aggregates = [], []
+    for us in (100 * ms, length * ms):
+        given: dict[str, Any] = {
+            "left_time": Histogram("t", templates={"a": [(0, us, 1.0)]}),
+            "right_time": Histogram("t", templates={"b": [(0, us, 1.0)]}),
+            "lateness": "1 minute",
+        }
+        joins.append(TimingJoin(**given, condition=within("50 ms", confidence=0.001), strategy=strategy))
+        aggregates.append(
+            JoinAggregate(**given, condition=within("50 ms", confidence=0.001), aggregates={"n": "count"})
+        )
+    now = [pa.concat_tables(side) for side in (left, right)]
+    # The aggregate decides all left rows by the new query, the join the pairs that form after the change.
+    found = run_stream(aggregates[0], [left, right], changes={1: aggregates[1]}).output
+    expected = run(aggregates[1], now).output
+    assert sorted(found.select(expected.column_names).to_pylist(), key=str) == sorted(expected.to_pylist(), key=str)
+    late = [
+        row
+        for row in run(joins[1], now).output.to_pylist()
+        if row["t_left"] == 12_000 * ms or row["t_right"] == 12_100 * ms
+    ]
+    joined = run_stream(joins[0], [left, right], changes={1: joins[1]}).output
+    names = [name for name in joined.column_names if name != "event_time"]
+    pairs = joined.select(names).to_pylist()
+    assert all(row in pairs for row in late)
+    if strategy == "lazy":  # all rows waited
+        everything = run(joins[1], now).output
+        assert sorted(pairs, key=str) == sorted(everything.select(names).to_pylist(), key=str)
 
 
 def test_a_query_that_needs_dropped_rows_is_refused_and_one_that_needs_fewer_is_not() -> None:

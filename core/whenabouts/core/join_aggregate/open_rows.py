@@ -28,6 +28,7 @@ from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival,
 from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout, every_row
 from whenabouts.core.state.segmented_state import SegmentedState
+from whenabouts.core.times.widened import lengths_of
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 
 
@@ -59,6 +60,7 @@ class Reach:
         self._join = join
         self._lo, self._hi = join.window_from(LEFT)
         self._longest = join.left_time.max_uncertainty_us or 0, join.right_time.max_uncertainty_us or 0
+        self.lengths = lengths_of(join.left_time, join.right_time)
 
     @cached_property
     def _differences(self) -> tuple[int, int]:
@@ -109,10 +111,9 @@ class OpenRows:
     Raises EngineError WA-3006 if an open left row has folded partners, and these were found by other settings.
     """
 
-    def __init__(self, store: SegmentStore, layout: Layout, reach: Reach, folding: Folding) -> None:
+    def __init__(self, state: SegmentedState, left_schema: pa.Schema, reach: Reach, folding: Folding) -> None:
+        self._state, self._left_schema = state, left_schema
         self._reach, self._folding = reach, folding
-        self._left_schema = layout.schemas[LEFT]
-        self._state = SegmentedState(store, layout, slot_us=reach.slot_us)
         self._state.set_retention([reach.bound(input, 0) for input in (LEFT, RIGHT)])
         self._stored = self._evicted = 0
         self._check_notes()

@@ -8,6 +8,7 @@ folded into its marks (`join_aggregate.folded`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,6 +32,8 @@ from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late
 from whenabouts.core.state.segment_codec import fingerprint
+from whenabouts.core.state.segmented_state import SegmentedState
+from whenabouts.core.times.widened import template_lengths, widened
 
 if TYPE_CHECKING:
     from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
@@ -42,13 +45,15 @@ class JoinAggregateOperator(LeftRowsOperator):
     def __init__(self, query: JoinAggregateSettings, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
         clock = () if query.clock_column is None else (query.clock_column,)
         super().__init__(query, schemas, streaming=streaming, required_of_right=clock)
-        self.query = query
+        self.query, self._schemas = query, schemas
+        self._of_lengths: dict[tuple[tuple[int, int], ...], JoinAggregateOperator] = {}
         self._columns = AggregateOutput(query, *self._plain, streaming=streaming)
         self._keep_of_right({*query.columns, *clock})  # right rows are not emitted
         self._reach = Reach(query.reach)
         self._folding = folding_of(query, self._blocks[RIGHT])
         purpose = f"join aggregate {query.slots} {self._templates}"
-        self._layout = layout_of(self._blocks, self._folding.marks, purpose)
+        layout = layout_of(self._blocks, self._folding.marks, purpose)
+        self._layout = replace(layout, template_lengths=template_lengths((query.left_time, query.right_time)))
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -69,11 +74,16 @@ class JoinAggregateOperator(LeftRowsOperator):
     ) -> Step:
         """One step of `protocol.Operator`. Cost: the rows that arrive, those that are settled, and their partners."""
         step = Step()
-        fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step), step)
         if not self._streaming:
+            fresh = self._timely(arrivals, watermark_us, step)
             self._answer(self._rows(LEFT, fresh), self._rows(RIGHT, fresh), step)
             return step
-        rows = OpenRows(store, self._layout, self._reach, self._folding)
+        state = SegmentedState(store, self._layout, slot_us=self._reach.slot_us)
+        lengths = state.lengths(self._reach.lengths)
+        if lengths != self._reach.lengths:
+            return self._for(lengths).step(store, arrivals, watermark_us, demand, latest_us)
+        rows = OpenRows(state, self._blocks[LEFT], self._reach, self._folding)
+        fresh = self._timely(arrivals, watermark_us, step)
         if demand is FlushMode.END:
             left = rows.left_table([*rows.all_left(), *(block for of, block in fresh if of == LEFT)])
             self._answer(left, self._rows(RIGHT, fresh, rows.right_of(left)), step)
@@ -84,6 +94,19 @@ class JoinAggregateOperator(LeftRowsOperator):
         rows.drop_unneeded(watermark_us, lambda left, right: self._marks(left, right, step), step)
         rows.save(watermark_us, self.query.inputs, step)
         return step
+
+    def _for(self, lengths: list[tuple[int, int]]) -> JoinAggregateOperator:
+        """The operator for a bucket some rows of which are longer or shorter than the query declares now."""
+        key = tuple(lengths)
+        if key not in self._of_lengths:
+            left, right = widened((self.query.left_time, self.query.right_time), lengths)
+            query = replace(self.query, left_time=left, right_time=right)
+            self._of_lengths[key] = JoinAggregateOperator(query, self._schemas, streaming=True)
+        return self._of_lengths[key]
+
+    def _timely(self, arrivals: Sequence[Arrival], watermark_us: int, step: Step) -> list[Arrival]:
+        """The arrivals without rows that are late or have a null key."""
+        return self._with_keys(drop_late(self.readers, arrivals, watermark_us, step), step)
 
     def _answer(self, left: pa.Table, right: pa.Table, step: Step) -> None:
         """Emit left rows with their answers."""

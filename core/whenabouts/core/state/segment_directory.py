@@ -22,8 +22,8 @@ class Directory:
 
     `segments`: by input and first slot. `waiting`: of each block that waits its input, number, rows and first `t_max`.
     `floors`: by input, the time before which rows have been dropped. `kept`: `SegmentedState.set_retention`, None where
-    an earlier release did not say. `rows_numbered`, `progress_us`, `notes`: numbers of the operator.
-    `marked_later`: the segments of `Layout.marked_later` that have marks.
+    an earlier release did not say. `rows_numbered`, `progress_us`, `notes`: numbers of the operator. `marked_later`:
+    the segments of `Layout.marked_later` that have marks. `lengths`: `SegmentedState.lengths`, None as for `kept`.
     """
 
     slot_us: int
@@ -35,6 +35,7 @@ class Directory:
     progress_us: int = NO_WATERMARK
     notes: list[int] = field(default_factory=list)
     marked_later: set[tuple[int, int]] = field(default_factory=set)
+    lengths: list[tuple[int, int]] | None = None
 
     @classmethod
     def empty(cls, layout: Layout, slot_us: int) -> Directory:
@@ -66,6 +67,7 @@ class Directory:
             found.get("progress_us", NO_WATERMARK),
             found.get("notes", []),
             {(input, first) for input, first in found.get("marked_later", [])},
+            [(least, most) for least, most in found["lengths"]] if "lengths" in found else None,
         )
 
     def write(self, store: SegmentStore, layout: Layout) -> None:
@@ -81,6 +83,7 @@ class Directory:
             "progress_us": self.progress_us,
         }
         found |= {"notes": self.notes} if self.notes else {}
+        found |= {} if self.lengths is None else {"lengths": self.lengths}
         found |= {"marked_later": sorted(self.marked_later)} if self.marked_later else {}
         store.put(DIRECTORY, 0, wrap(json.dumps(found).encode()))
 

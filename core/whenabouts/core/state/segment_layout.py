@@ -58,7 +58,8 @@ class Layout:
     are ordered, by default `T_MAX`. `opens`: by input, which rows (with marks) are open, that is, the operator has to
     emit something when they expire; other inputs have none. `needed`: by input, which rows (with marks) are still
     needed; of other inputs all are. `held_for`: by an operator's own input, the query's input whose rows it has.
-    `purpose`: further text that the state depends on.
+    `template_lengths`: by input whose times have templates, if these may change, their lengths. `purpose`: further text
+    that the state depends on.
     """
 
     schemas: Sequence[pa.Schema]
@@ -69,6 +70,7 @@ class Layout:
     needed: dict[int, Callable[[pa.RecordBatch], BoolArray]] = field(default_factory=dict)
     marked_later: frozenset[int] = frozenset()
     held_for: dict[int, int] = field(default_factory=dict)
+    template_lengths: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -16,7 +16,7 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.blocks import T_MAX, times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore
-from whenabouts.core.state.segment_codec import decode, encode
+from whenabouts.core.state.segment_codec import encode
 from whenabouts.core.state.segment_directory import Directory
 from whenabouts.core.state.segment_layout import (
     NONE_OPEN,
@@ -138,6 +138,21 @@ class SegmentedState:
                 )
         self._changed |= self.kept_before is not None and self.kept_before != list(ahead_us)
         self._directory.kept = list(ahead_us)
+
+    def lengths(self, declared: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The least and greatest length that times of each input may have, in a step whose query declares these.
+
+        Rows in state came with lengths that earlier queries declared, and keep them; once they have left, those
+        declared now hold. Of rows that an earlier release wrote nothing is known.
+        """
+        had = self._directory.lengths
+        if had is None or not (self._waiting or any(self._segments)):
+            lengths = list(declared)
+        else:
+            lengths = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(had, declared, strict=True)]
+        self._changed |= had is not None and had != lengths
+        self._directory.lengths = lengths
+        return lengths
 
     def first_end_us(self, input: int) -> int | None:
         """The end (exclusive) of the input's earliest segment, which eviction must reach to free anything."""
@@ -355,7 +370,7 @@ class SegmentedState:
         taken = []
         for input, number, _, _ in self._waiting:
             data = self._store.get(WAITING - input, number)
-            taken.append(Arrival(input, decode(present(data, WAITING - input, number), self._schemas[input])))
+            taken.append(Arrival(input, self._stored.decoded(input, present(data, WAITING - input, number))))
             self._store.delete(WAITING - input, number)
             self._changed = True
         self._waiting.clear()

@@ -16,6 +16,7 @@ from whenabouts.core.arrays.record_batches import (
     with_null_columns,
 )
 from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.runtime.blocks import T_MAX, T_MIN, TEMPLATE
 from whenabouts.core.runtime.protocol import SegmentStore
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.core.state.segment_layout import MARKS, Layout, SegmentRows
@@ -49,7 +50,7 @@ class StoredSegments:
     def read(self, input: int, first: int, *, keep: bool = True) -> pa.RecordBatch:
         """All rows of a segment, with their marks as further columns. `keep`: this step may need them again."""
         if (input, first) not in self._loaded:
-            rows = decode(present(self._store.get(input, first), input, first), self._schemas[input])
+            rows = self.decoded(input, present(self._store.get(input, first), input, first))
             if self._has_marks(input, first):
                 data = present(self._store.get(MARKS - input, first), MARKS - input, first)
                 rows = with_columns_of(rows, decode(data, self._layout.marks[input]))
@@ -57,6 +58,16 @@ class StoredSegments:
                 return rows
             self._loaded[input, first] = rows
         return self._loaded[input, first]
+
+    def decoded(self, input: int, data: bytes) -> pa.RecordBatch:
+        """Stored rows of an input. Where their templates have other lengths now, they begin accordingly."""
+        rows = decode(data, self._schemas[input])
+        lengths = self._layout.template_lengths.get(input)
+        if lengths is None:
+            return rows
+        t_max, template = (np.asarray(rows.column(name).to_numpy()) for name in (T_MAX, TEMPLATE))
+        at = rows.schema.get_field_index(T_MIN)
+        return rows.set_column(at, rows.schema.field(at), pa.array(t_max - np.asarray(lengths, np.int64)[template]))
 
     def write(self, input: int, first: int, rows: pa.RecordBatch) -> int:
         """Write a segment with its marks; returns the bytes of its rows."""

@@ -31,6 +31,7 @@ from whenabouts.core.runtime.watermarks import drop_late
 from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.state.segment_layout import LEAST_SLOT_US, SLOTS_PER_SPAN, Layout, SegmentRows
 from whenabouts.core.state.segmented_state import SegmentedState
+from whenabouts.core.times.widened import lengths_of, template_lengths, widened
 from whenabouts.core.timing_join.cost import block_rows
 from whenabouts.core.timing_join.finalizer import Pairs, finalizer_of, keep_marks
 from whenabouts.core.timing_join.matching import WHOLE_BUFFER, Matching
@@ -52,8 +53,10 @@ class TimingJoinOperator:
     needs_latest = False
 
     def __init__(self, query: TimingJoinSettings, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
-        self.query = query
+        self.query, self._schemas = query, schemas
         specs = (query.left_time, query.right_time)
+        self._lengths = lengths_of(*specs)
+        self._of_lengths: dict[tuple[tuple[int, int], ...], TimingJoinOperator] = {}
         self.readers = tuple(
             EventReader(input, name, schema, spec)
             for input, (name, schema, spec) in enumerate(zip(query.inputs, schemas, specs, strict=True))
@@ -88,7 +91,8 @@ class TimingJoinOperator:
         self._slot_us = max(self._span_us // SLOTS_PER_SPAN, LEAST_SLOT_US)
         compared = {*of_input(query.key_columns, RIGHT), *(where.columns[RIGHT] if where else ())}
         self._finalizer = finalizer_of(query.mode, blocks, compared, self._columns)
-        self._layout = Layout(blocks) if self._finalizer is None else self._finalizer.layout
+        layout = Layout(blocks) if self._finalizer is None else self._finalizer.layout
+        self._layout = replace(layout, template_lengths=template_lengths(specs))
         if any(self.matching.templates):  # rows in state refer to templates by number
             names = json.dumps([[name for name, _ in spec.templates] for spec in specs])
             self._layout = replace(self._layout, purpose=self._layout.purpose + names)
@@ -111,6 +115,9 @@ class TimingJoinOperator:
         """One step (`protocol.Operator`). Cost: the arriving rows, the segments within reach, and the pairs."""
         step = Step()
         state = SegmentedState(store, self._layout, slot_us=self._slot_us, span_us=self._span_us)
+        lengths = state.lengths(self._lengths)
+        if lengths != self._lengths:
+            return self._for(lengths).step(store, arrivals, watermark_us, demand, latest_us)
         if demand is not FlushMode.END:
             state.set_retention([self.obsolete_before(input, 0) for input in (LEFT, RIGHT)])
         fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step), step)
@@ -145,6 +152,15 @@ class TimingJoinOperator:
         Those that wait to be correlated, or for the choice of their partner, are included.
         """
         return rows_in_state(store, len(self.readers), self._layout.held_for)
+
+    def _for(self, lengths: list[tuple[int, int]]) -> TimingJoinOperator:
+        """The operator for a bucket some rows of which are longer or shorter than the query declares now."""
+        key = tuple(lengths)
+        if key not in self._of_lengths:
+            left, right = widened((self.query.left_time, self.query.right_time), lengths)
+            query = replace(self.query, left_time=left, right_time=right)
+            self._of_lengths[key] = TimingJoinOperator(query, self._schemas, streaming=True)
+        return self._of_lengths[key]
 
     def _may_wait(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, demand: FlushMode) -> bool:
         """Whether a lazy strategy lets the rows wait (ITC Alg. 4: until there are enough, or their time is up)."""
