@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from whenabouts.core import Point, QueryError, within
 from whenabouts.core.errors import InputError
-from whenabouts.core.local import coalesce, timing_join, window_join
+from whenabouts.core.local import asof_join, coalesce, timing_join, window_join
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.window_extent.extent import WindowExtent
 
@@ -267,6 +268,35 @@ def test_codes_stay_small() -> None:
     wide = pa.record_batch({"k": np.random.default_rng(0).integers(-(2**62), 2**62, 1000)})
     keys = Keys(("k",), [wide.schema], ("events",))
     assert keys.codes([wide])[0].max() < 4000
+
+
+def test_small_codes_of_a_range_that_32_bits_do_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = [pa.table({"k": pa.array(values)}) for values in ([9, 0, 7, 9], [7, 8, 0, 5])]
+    monkeypatch.setattr("whenabouts.core.runtime.keys.MOST_ROWS", 9)  # instead of 2^31 - 1
+    codes = Keys(("k",), [side.schema for side in sides], ("left", "right")).small_codes(sides)
+    assert [each.tolist() for each in codes] == [[4, 0, 2, 4], [2, 3, 0, 1]]
+    monkeypatch.setattr("whenabouts.core.runtime.keys.MOST_ROWS", 4)
+    with pytest.raises(QueryError, match="WA-2201: one step needs 5 keys together"):
+        Keys(("k",), [side.schema for side in sides], ("left", "right")).small_codes(sides)
+
+
+POINTS: Any = {"left_time": Point("t"), "right_time": Point("t")}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rows: timing_join(rows, rows[:1], condition=within(1, confidence=1), **POINTS),
+        lambda rows: asof_join(rows[:1], rows, **POINTS),
+        lambda rows: window_join({"a": rows, "b": rows}, time=Point("t"), windows={("a", "b"): 1}),
+        lambda rows: coalesce(rows, time=Point("t"), group="k", values="v", window=10),
+    ],
+    ids=["timing", "asof", "window", "coalesce"],
+)
+def test_more_rows_than_32_bits_number(call: Callable[[pa.Table], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whenabouts.core.arrays.record_batches.MOST_ROWS", 3)  # instead of 2^31 - 1
+    with pytest.raises(QueryError, match="WA-2201: one step needs 4 rows together"):
+        call(pa.table({"t": range(4), "k": [0] * 4, "v": [0.5] * 4}))
 
 
 def test_buckets_use_all_labels_and_do_not_depend_on_the_process() -> None:

@@ -15,6 +15,10 @@ from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.long_text import fitting, take_by_chunk, too_long
 from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.errors import Code, QueryError
+
+MOST_ROWS = (1 << 31) - 1
+"""Of a table that a step works on: it numbers rows with 32 bits."""
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -80,8 +84,23 @@ def separate_bytes(column: pa.Array) -> list[bytes | None]:
 
 
 def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Batches of one schema as a table with one chunk per column (none if there are no rows)."""
-    return pa.Table.from_batches(list(batches), schema).combine_chunks()
+    """Batches of one schema as a table with one chunk per column (none if there are no rows).
+
+    Raises QueryError WA-2201 for more than `MOST_ROWS`.
+    """
+    table = pa.Table.from_batches(list(batches), schema)
+    if table.num_rows > MOST_ROWS:
+        raise too_many(table.num_rows, "rows")
+    return table.combine_chunks()
+
+
+def too_many(count: int, what: str) -> QueryError:
+    """The error for more rows, or keys, than 32 bits number."""
+    return QueryError(
+        Code.TOO_MUCH_OUTPUT,
+        f"one step needs {count:,} {what} together, and {MOST_ROWS:,} are possible",
+        "run the query for parts of the time or of the keys, or on Spark or Flink with more buckets",
+    )
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

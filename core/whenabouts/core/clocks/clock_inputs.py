@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import table_of
 from whenabouts.core.joins.sides import SIDES
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.option_checks import text
@@ -20,5 +21,5 @@ def read_sides(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Ta
         text(f"{SIDES[number]}_time", column)
         reader = EventReader(number, SIDES[number], table.schema, Point(column))
         read = [reader.read(batch).block for batch in table.to_batches()]
-        blocks.append(pa.Table.from_batches(read, reader.block_schema).combine_chunks())
+        blocks.append(table_of(read, reader.block_schema))
     return blocks

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.record_batches import take_table
+from whenabouts.core.arrays.record_batches import table_of, take_table
 from whenabouts.core.coalescing.tuples import Duplicates, TemporalTuples, groups_of, order_of, without_duplicates
 from whenabouts.core.errors import Code
 from whenabouts.core.runtime.blocks import times
@@ -56,7 +56,7 @@ class ReorderBuffer:
                 waiting.append(0, block)
             waiting.save()
             metrics.held(step.gauges, self.reader.name, waiting.rows_held, waiting.bytes_held)
-        return pa.Table.from_batches(rows, self.reader.block_schema).combine_chunks(), waiting.first_open_us(0)
+        return table_of(rows, self.reader.block_schema), waiting.first_open_us(0)
 
     def ordered(self, table: pa.Table) -> tuple[TemporalTuples, Duplicates]:
         """Rows as tuples, one for each group and time, and what that leaves out. O(rows) if they are in order."""

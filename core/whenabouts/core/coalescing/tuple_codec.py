@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import one_chunk, take_table
+from whenabouts.core.arrays.record_batches import one_chunk, table_of, take_table
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.coalescing.equivalence import same_bits
 from whenabouts.core.coalescing.tuples import TemporalTuples
@@ -115,7 +115,7 @@ class TupleCodec:
 
     def decode(self, batches: Sequence[pa.RecordBatch], from_us: int) -> DecodedTuples:
         """The tuples at or after `from_us`, with the links that are known. O(tuples)."""
-        table = pa.Table.from_batches(batches, self.stored).combine_chunks()
+        table = table_of(batches, self.stored)
         first = np.asarray(table.column(T_MIN).to_numpy())
         weight = None if not self.weighted else _flat(table.column(WEIGHT)).astype(np.int64)
         if not self.eager:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.arrays.record_batches import take_table
+from whenabouts.core.arrays.record_batches import table_of, take_table
 from whenabouts.core.durations import format_duration
 from whenabouts.core.explain.rate_estimate import from_rates
 from whenabouts.core.explain.time_slides import JoinSide, slide
@@ -151,7 +151,7 @@ def _read(left: pa.Table, right: pa.Table, query: TimingJoin) -> tuple[TimingJoi
     )
     operator = pairs.operator([table.schema for table in tables], streaming=False)
     blocks = [
-        pa.Table.from_batches([reader.read(batch).block for batch in table.to_batches()], reader.block_schema)
+        table_of([reader.read(batch).block for batch in table.to_batches()], reader.block_schema)
         for reader, table in zip(operator.readers, tables, strict=True)
     ]
     codes = operator.keys.codes(blocks) if query.key_columns else [np.zeros(b.num_rows, np.int64) for b in blocks]

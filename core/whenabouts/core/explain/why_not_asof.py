@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import table_of
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.durations import format_duration, whole_of
 from whenabouts.core.errors import Code, InputError
@@ -72,8 +73,8 @@ def why_not_asof(
     for side in (left, row):
         if side.fault is not None:
             return malformed(side.name, side.fault)
-    batches = rows.combine_chunks().to_batches()
-    all_right = pa.Table.from_batches([operator.readers[RIGHT].read(batch).block for batch in batches]).combine_chunks()
+    batches, reader = rows.combine_chunks().to_batches(), operator.readers[RIGHT]
+    all_right = table_of([reader.read(batch).block for batch in batches], reader.block_schema)
 
     def chances(among: pa.Table, of: AsofJoin = query) -> _Chances | None:
         return _chances(of, operator.keys, left.block, among)

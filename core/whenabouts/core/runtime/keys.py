@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.large_arrays import large_array
+from whenabouts.core.arrays.record_batches import MOST_ROWS, too_many
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import Key, of_input
@@ -122,12 +123,21 @@ class Keys:
         return list(np.split(combined, np.cumsum(lengths)[:-1]))
 
     def small_codes(self, tables: Sequence[pa.RecordBatch | pa.Table]) -> list[NDArray[np.int32]]:
-        """As `codes`, as int32, for fewer than 2^29 rows. In half the time for one integer key in a narrow range."""
+        """As `codes`, as int32. In half the time for one integer key in a narrow range.
+
+        Raises QueryError WA-2201 for more than 2^31 keys.
+        """
         narrow = self._narrow(tables, 0)
-        if narrow is None:
-            return [codes.astype(np.int32) for codes in self.codes(tables)]
-        columns, low, _ = narrow
-        return [np.subtract(each, low, out=np.empty(len(each), np.int32), casting="unsafe") for each in columns]
+        if narrow is not None and narrow[2] - narrow[1] < MOST_ROWS:
+            columns, low, _ = narrow
+            return [np.subtract(each, low, out=np.empty(len(each), np.int32), casting="unsafe") for each in columns]
+        codes = self.codes(tables)
+        if max(int(each.max(initial=0)) for each in codes) >= MOST_ROWS:
+            distinct = np.setdiff1d(np.concatenate(codes), [NULL_KEY])
+            if len(distinct) > MOST_ROWS:
+                raise too_many(len(distinct), "keys")
+            codes = [np.where(each == NULL_KEY, NULL_KEY, np.searchsorted(distinct, each)) for each in codes]
+        return [each.astype(np.int32) for each in codes]
 
     def _narrow(
         self, tables: Sequence[pa.RecordBatch | pa.Table], first: int

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.record_batches import one_batch, take_table
+from whenabouts.core.arrays.record_batches import one_batch, table_of, take_table
 from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, links_of, order_of, without_duplicates
@@ -39,11 +39,10 @@ class SharedExtent:
     def rows(self, from_us: int, until_us: int) -> pa.Table:
         """The rows with `from_us <= time < until_us`."""
         last = until_us if until_us == END_OF_TIME else until_us - 1
-        table = pa.Table.from_batches(self._state.load(0, from_us, last), self._schema)
+        table = table_of(self._state.load(0, from_us, last), self._schema)
         t = times(table)[1]
         inside = (t >= from_us) & (t <= last)
-        table = table if inside.all() else table.filter(pa.array(inside))
-        return table.combine_chunks()
+        return table if inside.all() else table.filter(pa.array(inside)).combine_chunks()
 
     def tuples(self, group: tuple[str, ...], from_us: int, until_us: int, columns: Sequence[str]) -> TemporalTuples:
         """The rows sorted by group and time, one for each instant; rows without a group are left out."""
