@@ -8,10 +8,12 @@ import pytest
 from whenabouts.conformance.simulated_spark import Group
 from whenabouts.core import EngineError, Lateness, Point, within
 from whenabouts.core.asof_join.query import AsofJoin
-from whenabouts.core.hosting.host import REJECTED, BlockPacker, Hosting, Tagged
+from whenabouts.core.hosting.host import OUTPUT, REJECTED, BlockPacker, Hosting, Tagged
 from whenabouts.core.hosting.micro_batch_host import CONTROL, LAYOUT, LAYOUT_WITH_CLOCKS, MicroBatchHost
+from whenabouts.core.local import run
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.wrappers.deduplication import deduplicated
 from whenabouts.core.wrappers.state_limit import SHED, StateLimit
 
 
@@ -31,6 +33,27 @@ def test_rows_that_a_shuffle_reorders_are_the_same_step() -> None:
     ]
     assert given[0] == given[1] == given[2]
     assert any(row.tag == REJECTED for row in given[0])
+
+
+def test_of_repeats_in_one_step_the_one_stays_that_stays_in_process() -> None:
+    """Packs are sorted by their bytes, so the order of arrival is lost."""
+    query = deduplicated(
+        TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), lateness=10), "id"
+    )
+    schema = pa.schema({"t": pa.int64(), "id": pa.string(), "v": pa.string()})
+    hosting = Hosting(query, (schema, schema), 1, True)
+    parts = [(0, [(10, "a", "z"), (11, "x", "")]), (0, [(10, "a", "b")]), (0, [(10, "a", "c")]), (1, [(10, "r", "")])]
+    packed, tables = [], [schema.empty_table()] * 2
+    for input, rows in parts:
+        packer = BlockPacker(hosting, input)
+        batch = pa.record_batch([pa.array(column) for column in zip(*rows, strict=True)], schema=schema)
+        packed += [(row.kind, row.rows, row.blob) for row in packer.split([packer.read(batch)[0]])]
+        tables[input] = pa.concat_tables([tables[input], pa.Table.from_batches([batch])])
+    given = MicroBatchHost(hosting).rows(0, packed, Group(), 0)
+    columns = hosting.operator().output_schema
+    (output,) = [decode(row.blob, columns) for row in given if row.tag == OUTPUT]
+    want = run(query, tables).output
+    assert sorted(output["v_left"].to_pylist()) == sorted(want["v_left"].to_pylist()) == ["", "b"]
 
 
 SCHEMA = pa.schema({"t": pa.timestamp("us"), "k": pa.int64(), "j": pa.int64()})

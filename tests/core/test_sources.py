@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from whenabouts.core import EngineError, InputError, Interval, Lateness, Point, QueryError, within
 from whenabouts.core.coalescing.query import Coalesce
@@ -127,6 +130,30 @@ def test_repeats_are_told_by_columns_times_and_key() -> None:
         rows, other, left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), deduplicate_by="id"
     )
     assert once.num_rows == 3
+
+
+@given(st.permutations(range(8)), st.sets(st.integers(1, 7)))
+def test_which_repeat_stays_does_not_depend_on_their_order(order: list[int], cuts: set[int]) -> None:
+    """Of those in one step the first by its columns; and the one of an earlier step, whatever these are."""
+    rows = pa.table(
+        {
+            "t": [1, 1, 1, 1, 2, 2, 2, 2],
+            "id": [7, 7, 7, 8, 7, 7, 7, None],
+            "w": [5, 5, 5, 5, 5, 5, 4, 5],
+            "v": [1.0, 0.0, -0.0, 3.0, None, 2.0, 2.0, 2.0],
+            "x": [[1], [2], [3], [4], [5], [6], [7], [8]],
+        }
+    )
+    mixed = rows.take(pa.array(order))
+    parts = [mixed.slice(first, last - first) for first, last in itertools.pairwise([0, *sorted(cuts), 8])]
+    one = pa.table({"t": [1], "id": [1], "w": [1], "v": [1.0], "x": [[0]]})
+    outcome = run(deduplicated(join(), "id"), [pa.concat_tables(parts), one])
+    assert sorted(x for (x,) in outcome.output["x_left"].to_pylist()) == [3, 4, 7, 8]
+    none = one.slice(1)
+    steps = [[rows.slice(0, 1), mixed, mixed], [one, none, none]]
+    outcome = run_stream(deduplicated(join(lateness="1 s"), "id"), steps)
+    assert sorted(x for (x,) in outcome.output["x_left"].to_pylist()) == [1, 4, 7, 8, 8]
+    assert outcome.metrics["rows_replayed"] == 5 + 7
 
 
 def test_keys_that_are_computed_tell_repeats_too() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,12 @@ from hypothesis import strategies as st
 
 from infra.operators import OperatorDriver
 from whenabouts.core import EngineError, Interval, Lateness, Point, QueryError, within
+from whenabouts.core.arrays.record_batches import one_batch
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.expressions.sql import parse_expression
 from whenabouts.core.local import run_stream
-from whenabouts.core.runtime.protocol import NO_WATERMARK, Query
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, Query
+from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_directory import rows_in_state
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
@@ -25,7 +29,7 @@ from whenabouts.core.wrappers.deduplication import deduplicated
 from whenabouts.core.wrappers.payload_decoding import decoded
 from whenabouts.core.wrappers.payloads import JsonPayload
 from whenabouts.core.wrappers.select_project import SelectProject
-from whenabouts.core.wrappers.state_limit import StateLimit
+from whenabouts.core.wrappers.state_limit import StateLimit, limited
 
 STEPS = 8
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.int64(), "id": pa.int64()})
@@ -136,8 +140,28 @@ def test_rows_that_are_left_out_before_the_operator_need_no_room(on_full: str) -
     else:
         outcome = run_stream(topics, [[values], [values]], state_limit=limit)
         assert outcome.rejects.select(["t", "v", "value"]).to_pylist() == [
-            {"t": t, "v": 1, "value": None} for t in (18, 19, *range(14, 20))
+            {"t": t, "v": 1, "value": None} for t in (*range(16, 20), *range(16, 20))
         ]
+
+
+@given(st.permutations(range(9)), st.sets(st.integers(1, 8)), st.integers(1, 9))
+def test_which_rows_are_shed_does_not_depend_on_their_order(order: list[int], cuts: set[int], most: int) -> None:
+    """The latest of a step are: by time, then the other input's, then by their columns."""
+    time = Interval("a", "b", max_uncertainty=20)
+    query = TimingJoin(left_time=time, right_time=time, condition=within(5, confidence=1), lateness=9)
+    rows = pa.table({"a": [1, 1, 1, 1, 2, 0], "b": [5, 5, 5, 5, 5, 9], "v": [2.0, None, -0.0, 0.0, 1.0, 1.0]})
+    schema, few = rows.schema, rows.slice(0, 3)
+    came = [(0, n, few.slice(n, 1)) for n in range(3)] + [(1, n, rows.slice(n, 1)) for n in range(6)]
+    operator = limited(query.operator([schema, schema], streaming=True), StateLimit(most, "shed"))
+    arrivals = [
+        Arrival(input, operator.readers[input].read(one_batch(pa.concat_tables(row for _, _, row in of))).block)
+        for first, last in itertools.pairwise([0, *sorted(cuts), 9])
+        for input, of in itertools.groupby([came[n] for n in order[first:last]], key=itemgetter(0))
+    ]
+    step = operator.step(DictStore(), arrivals, NO_WATERMARK)
+    ordered = [(0, 1), (0, 2), (0, 0), (1, 1), (1, 2), (1, 3), (1, 0), (1, 4), (1, 5)]
+    want = Counter((input, repr(row.to_pylist())) for input, n, row in came if (input, n) in ordered[most:])
+    assert want == Counter((each.input, repr([row])) for each in step.rejected for row in each.rows.to_pylist())
 
 
 def test_a_row_that_was_shed_is_not_taken_in_when_it_is_delivered_again() -> None:

@@ -148,6 +148,23 @@ def test_oracle_repeats(engine: Engine, variant: Variant) -> None:
     assert told["rows_replayed"] >= 2 * REPEATING * FILE_S * ROWS_PER_SECOND // 3, "repeats in one file are never late"
 
 
+def test_oracle_repeats_that_differ(engine: Engine) -> None:
+    """Of repeats that differ in other columns, the first by these stays, whatever the order in which they come."""
+    random = case_tables.rng("repeats that differ")
+    files, kept = {}, {}
+    for side in expectations.SIDES:
+        rows = _rows(side, 0)
+        versions = [
+            rows.append_column("version", pa.array(random.permutation(rows.num_rows) + rows.num_rows * number))
+            for number in range(3)
+        ]
+        kept[side] = versions[0]
+        files[side] = (pa.concat_tables(versions).take(pa.array(random.permutation(3 * rows.num_rows))),)
+    outcome = engine.run(deduplicated(_query(), "id"), files)
+    expected = expectations.answer(_query(), kept, expectations.read(_query(), kept).events)
+    multiset.assert_same(expectations.join_rows(outcome), expected.rows, "pairs of the rows with the first versions")
+
+
 _RUNS: dict[str, Any] = {"time": "t_max", "group": "k", "values": "id", "lateness": f"{LATE_S} s"}
 _OTHERS: dict[str, Query] = {
     "window join": WindowJoin.of(

@@ -5,19 +5,25 @@ the columns that identify it, in its times and in the key. It is recognised amon
 passed yet; after that it is late, like any other row of that time. So the state holds the identities of rows that are
 not late.
 
+Repeats may differ in other columns. The row of an earlier step stays; among those of one step the first by its other
+columns, in the order of `arrays.row_ranks`, since no engine promises an order of arrival within a step.
+
 `Deduplicated` wraps any other query; engines see no difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.typing import BoolArray
+from whenabouts.core.arrays.record_batches import one_chunk, take_table, take_values
+from whenabouts.core.arrays.row_ranks import ranks_of_rows
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.option_checks import columns_of
@@ -45,7 +51,8 @@ def deduplicated(query: Query, by: Identifying | None) -> Query:
     """The query, processing each row once: `by` names the columns that identify a row of an input.
 
     Repeats are counted as `rows_replayed`: rows in = processed + rejected + replayed. Rows with a null in `by` are
-    never repeats. With None the query itself is returned. Raises QueryError WA-2101 for an input that the query does
+    never repeats. Of repeats that differ in other columns one of the first step stays, the first by these columns. With
+    None the query itself is returned. Raises QueryError WA-2101 for an input that the query does
     not have, or if no column is named.
 
     >>> from whenabouts.core import Point, within
@@ -104,9 +111,9 @@ class DeduplicatingOperator(WrappedOperator):
     ) -> Step:
         """One step of `protocol.Operator`. Additional cost: the segments of identities that the rows touch."""
         seen = SegmentedState(StorePart(store, 0, 2), self._schemas, slot_us=self._slot_us)
+        keeps = self._first_seen(seen, arrivals, watermark_us)
         replayed, fresh = 0, []
-        for arrival in arrivals:
-            keep = self._first_seen(seen, arrival, watermark_us)
+        for arrival, keep in zip(arrivals, keeps, strict=True):
             rows = arrival.block.num_rows - int(keep.sum())
             replayed += 0 if isinstance(arrival, Copied) else rows
             fresh.append(arrival._replace(block=arrival.block.filter(pa.array(keep))) if rows else arrival)
@@ -124,37 +131,77 @@ class DeduplicatingOperator(WrappedOperator):
         """Rows of the operator in a bucket's state (for `wrappers.state_limit`)."""
         return super().rows_held(StorePart(store, 1, 2))
 
-    def _first_seen(self, seen: SegmentedState, arrival: Arrival, watermark_us: int) -> BoolArray:
-        """Which rows of a block are not repeats; those that are not late are recorded as seen."""
-        input, block = arrival.input, arrival.block
-        keep = np.ones(block.num_rows, bool)
-        known = times(block)[1] >= watermark_us
+    def _first_seen(self, seen: SegmentedState, arrivals: Sequence[Arrival], watermark_us: int) -> list[BoolArray]:
+        """Which rows of each block are not repeats; those that are not late are recorded as seen."""
+        keeps = [np.ones(arrival.block.num_rows, bool) for arrival in arrivals]
+        for input in range(len(self._schemas)):
+            own = [number for number, arrival in enumerate(arrivals) if arrival.input == input]
+            if self._by[input] and own:
+                blocks = pa.Table.from_batches([arrivals[number].block for number in own])
+                keep = self._first_of_input(seen, input, blocks, watermark_us)
+                ends = np.cumsum([len(keeps[number]) for number in own])[:-1]
+                for number, of_block in zip(own, np.split(keep, ends), strict=True):
+                    keeps[number] = of_block
+        return keeps
+
+    def _first_of_input(self, seen: SegmentedState, input: int, blocks: pa.Table, watermark_us: int) -> BoolArray:
+        keep = np.ones(blocks.num_rows, bool)
+        known = times(blocks)[1] >= watermark_us
         for name in self._by[input]:
-            known &= ~np.asarray(block.column(name).is_null())
-        if not self._by[input] or not known.any():
+            known &= ~np.asarray(blocks.column(name).is_null())
+        if not known.any():
             return keep
         schema = self._schemas[input]
         at = np.flatnonzero(known)
-        columns = [block.column(field.name).take(pa.array(at)).cast(field.type) for field in schema]
-        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        rows = take_table(blocks.select(schema.names), at).cast(schema)
         t_max = times(rows)[1]
-        held = seen.load(input, int(t_max.min()), int(t_max.max()))
-        known_rows = pa.Table.from_batches([*held, rows], schema).select(self._compared[input])
-        first = _first_of_each(known_rows)[sum(batch.num_rows for batch in held) :]
+        held = pa.Table.from_batches(seen.load(input, int(t_max.min()), int(t_max.max())), schema)
+        identities = pa.concat_tables([held, rows]).select(self._compared[input])
+        own = blocks.select([name for name in blocks.column_names if not name.startswith(PREFIX)])
+        first = _first_of_each(identities, held.num_rows, lambda number: take_table(own, at[number]))
         keep[at] = first
-        if first.any():
-            seen.append(input, rows.filter(pa.array(first)))
+        for new in rows.filter(pa.array(first)).to_batches():
+            seen.append(input, new)
         return keep
 
 
-def _first_of_each(table: pa.Table) -> BoolArray:
-    """Which rows are the first among equal rows; nulls are equal, and so are NaNs. O(rows)."""
-    names = [str(number) for number in range(table.num_columns)]  # users' columns may have any name
+def _first_of_each(identities: pa.Table, held: int, contents: Callable[[IntArray], pa.Table]) -> BoolArray:
+    """Which of the rows after the first `held` stay: of equal rows none if one is held, else the first by content.
+
+    Nulls are equal, and so are NaNs. `contents`: all columns of some of these rows. O(rows); where rows repeat others
+    and differ in a column, also a sort of these.
+    """
+    names = [str(number) for number in range(identities.num_columns)]  # users' columns may have any name
     # Stored rows lie where their segment begins. Arrow warns of grouping values that are not aligned, on stderr.
-    numbered = table.rename_columns(names).combine_chunks().append_column("row", pa.array(np.arange(table.num_rows)))
-    first = np.zeros(table.num_rows, bool)
-    first[numbered.group_by(names).aggregate([("row", "min")]).column("row_min").to_numpy()] = True
-    return first
+    numbered = identities.rename_columns(names).combine_chunks()
+    equal = numbered.append_column("row", pa.array(np.arange(identities.num_rows))).group_by(names)
+    first = np.zeros(identities.num_rows, bool)
+    first[equal.aggregate([("row", "min")]).column("row_min").to_numpy()] = True
+    if first[held:].all():
+        return first[held:]
+    rows = one_chunk(equal.aggregate([("row", "list")]).column("row_list"))
+    group, row = np.asarray(pc.list_parent_indices(rows)), np.asarray(pc.list_flatten(rows))
+    new = np.bincount(group) > 1
+    new[group[row < held]] = False  # the row of an earlier step stays
+    group, row = group[new[group]], row[new[group]]
+    order = np.lexsort((row, group))
+    group, row = group[order], row[order]
+    ranks = _ranks(contents(row - held), np.searchsorted(group, group))
+    order = np.lexsort((ranks, group))  # rows that are equal in everything: by arrival
+    first[row] = False
+    first[row[order[np.diff(group, prepend=-1) != 0]]] = True
+    return first[held:]
+
+
+def _ranks(rows: pa.Table, like: IntArray) -> IntArray:
+    """The order of rows by content, among those `like` the same one; most repeats are equal to it in everything."""
+    differ = [column for column in rows.columns if not _equal(column, take_values(column, like))]
+    return ranks_of_rows(pa.table(differ, [str(number) for number in range(len(differ))])) if differ else like
+
+
+def _equal(column: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    """Whether columns are equal in every bit; False if that is not known, as of -0.0 and 0.0."""
+    return not (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)) and column.equals(other)
 
 
 def _identity(reader: Reader, names: Sequence[str]) -> tuple[pa.Schema, list[int]]:

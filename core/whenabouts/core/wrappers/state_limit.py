@@ -15,9 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import take_table
+from whenabouts.core.arrays.row_ranks import ranks_of_rows
+from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.durations import whole_of
 from whenabouts.core.errors import Code, EngineError, QueryError
-from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.option_checks import one_of, shown
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Rejected, SegmentStore, Step
 from whenabouts.core.wrappers.base import WrappedOperator
@@ -30,11 +33,12 @@ class StateLimit:
     """At most `rows` rows of all inputs in the state of one bucket; `on_full` is "fail" or "shed".
 
     "fail" raises EngineError WA-3033 in the step in which the rows would not fit: nothing of it is committed, and the
-    query can be started again with a higher limit. "shed" rejects the rows that do not fit (WA-1042), the last to
-    arrive first. Rows that the watermark makes obsolete leave before either. A row counts once, though `best` holds it
-    a second time while its partner decides; where rows are coalesced, what is kept counts, be it runs or rows. Rows
-    that are not selected, and repeats (`deduplicate_by`), need no room; a repeat of a row that was shed is a repeat.
-    Finite inputs keep no state: there it changes nothing. Raises QueryError WA-2006 for an invalid limit.
+    query can be started again with a higher limit. "shed" rejects the rows that do not fit (WA-1042): of those that
+    arrive in one step the latest by time, of one time the last by their columns. Rows that the watermark makes obsolete
+    leave before either. A row counts once, though `best` holds it a second time while its partner decides; where rows
+    are coalesced, what is kept counts, be it runs or rows. Rows that are not selected, and repeats (`deduplicate_by`),
+    need no room; a repeat of a row that was shed is a repeat. Finite inputs keep no state: there it changes nothing.
+    Raises QueryError WA-2006 for an invalid limit.
 
     >>> StateLimit(1_000_000).on_full
     'fail'
@@ -108,15 +112,38 @@ class LimitedOperator(WrappedOperator):
                 "raise the limit, use more buckets, a narrower window or less lateness, or shed: on_full='shed'",
             )
         kept, shed = [], []
-        for input, block in arrivals:
-            late = times(block)[1] < watermark_us
-            fits = late | (np.cumsum(~late) <= room)
-            room -= int((fits & ~late).sum())
+        fitting = _earliest(arrivals, [times(block)[1] >= watermark_us for _, block in arrivals], room)
+        for (input, block), fits in zip(arrivals, fitting, strict=True):
             kept.append(Arrival(input, block.filter(pa.array(fits))))
             if not fits.all():
                 rows = self._operator.readers[input].raw(block.filter(pa.array(~fits)))
                 shed.append(Rejected(input, Code.SHED, rows))
         return [arrival for arrival in kept if arrival.block.num_rows], shed
+
+
+def _earliest(arrivals: Sequence[Arrival], counted: Sequence[BoolArray], room: int) -> list[BoolArray]:
+    """The rows of each arrival without those that are counted and not among the first `room` of these.
+
+    In the order of `t_max`, `t_min`, input and content, so that the order of arrival, which no engine promises within a
+    step, does not matter. Columns are compared only among the rows that share the rest with the last that fits.
+    """
+    blocks = [block for _, block in arrivals]
+    lengths = [block.num_rows for block in blocks]
+    input = np.repeat([arrival.input for arrival in arrivals], lengths)
+    t_min, t_max = (np.concatenate(ends) for ends in zip(*map(times, blocks), strict=True))
+    at = np.flatnonzero(np.concatenate(counted))
+    at = at[np.lexsort((input[at], t_min[at], t_max[at]))]
+    if 0 < room < len(at):
+        last = at[room - 1]
+        tied = np.flatnonzero((t_max[at] == t_max[last]) & (t_min[at] == t_min[last]) & (input[at] == input[last]))
+        if tied[-1] >= room:
+            own = pa.Table.from_batches([block for number, block in arrivals if number == input[last]])
+            own = own.select([name for name in own.column_names if not name.startswith(PREFIX)])
+            number = np.cumsum(input == input[last]) - 1
+            at[tied] = at[tied][np.argsort(ranks_of_rows(take_table(own, number[at[tied]])), kind="stable")]
+    fits = np.ones(len(input), bool)
+    fits[at[room:]] = False
+    return np.split(fits, np.cumsum(lengths)[:-1])
 
 
 def limited(operator: Operator, limit: StateLimit | None) -> Operator:
