@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame
 
-_WATERMARK = re.compile(r"^[\s:|+*!~-]*EventTimeWatermark\b[^#\n]*?(\w+)#\d", re.MULTILINE)
+_WATERMARK = re.compile(r"^[\s:|+*!~-]*EventTimeWatermark\b\s*(?:[^#,\n]*,\s*)?([^\n]*?)#\d", re.MULTILINE)
 
 
 def watermarks(df: DataFrame) -> list[str]:
@@ -20,9 +20,20 @@ def watermarks(df: DataFrame) -> list[str]:
     plan = _plan_in_jvm(df)
     if plan is None:
         text: str = cast(Any, df)._explain_string(extended=True)
-        return _WATERMARK.findall(text)
+        return watermarks_in(text)
     nodes = _walk(plan, _children_in_jvm, lambda node: node.nodeName() == "EventTimeWatermark")
     return [str(node.eventTime().name()) for node in nodes]
+
+
+def watermarks_in(explained: str) -> list[str]:
+    """The columns of the watermarks in a plan as text; a name may have any character.
+
+    >>> watermarks_in("+- EventTimeWatermark 0b1f-22, time (s)#12: timestamp, 10 seconds")
+    ['time (s)']
+    >>> watermarks_in("   :- EventTimeWatermark t#7, 1 minutes")
+    ['t']
+    """
+    return _WATERMARK.findall(explained)
 
 
 def aliased(df: DataFrame, prefix: str) -> list[tuple[str, DataFrame]]:
