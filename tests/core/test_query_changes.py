@@ -14,6 +14,7 @@ from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.local import run, run_stream
 from whenabouts.core.probability.satisfaction_probability import satisfaction_probability
+from whenabouts.core.times.clock_errors import from_clock
 from whenabouts.core.times.time_specs import Distributed
 from whenabouts.core.timing_join.query import TimingJoin
 
@@ -130,6 +131,24 @@ def test_each_choice_is_among_the_pairs_that_formed_however_the_query_became_str
         expected += [(None, None, *names[1][j]) for j in set(range(m)) - {j for _, j in pairs}]
     assert rows(found.output) == sorted(expected, key=str)
     assert found.rejects.num_rows == 0
+
+
+@pytest.mark.parametrize("other", [{"offset": "2 s"}, {"jitter": "9 ms"}], ids=str)
+def test_a_clock_whose_offset_right_rows_share_stays(other: dict[str, str]) -> None:
+    given: dict[str, Any] = {"offset": "1 s", "jitter": "5 ms"}
+    first, then = (
+        JoinAggregate(
+            left_time=Point("t"), right_time=from_clock("t", **options), condition=within("1 s", confidence=0.5),
+            aggregates={"n": "expected_count"}, lateness="9 s",
+        )
+        for options in (given, given | other)
+    )  # fmt: skip
+    schemas = [pa.schema({"t": pa.int64()})] * 2
+    with pytest.raises(EngineError, match=r"WA-3032.*the clock of right_time was .*offset=.* and is "):
+        identity_of(then, schemas, 4).check(identity_of(first, schemas, 4).to_json())
+    steps = [pa.table({"t": [n]}) for n in range(2)]
+    with pytest.raises(EngineError, match="WA-3032"):
+        run_stream(first, [steps, steps], changes={1: then})
 
 
 @settings(max_examples=100, deadline=None)

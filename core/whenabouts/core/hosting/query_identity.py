@@ -18,6 +18,7 @@ from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.runtime.time_slots import TimeSlots
 from whenabouts.core.shared_coalescing.query import SharedCoalescing
+from whenabouts.core.times.clock_errors import Clock
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.wrappers.deduplication import Deduplicated
 from whenabouts.core.wrappers.payload_decoding import Decoded
@@ -136,8 +137,8 @@ def _refusal(identity: Identity, text: str) -> EngineError | None:
 
 def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
     """What state depends on of the options that may change: the columns of times, the ends of templates about them
-    (state has the end of each row's support), time slots, and where queries that share an extent have their rows, if
-    there are several buckets.
+    (state has the end of each row's support), clocks whose offset rows share, time slots, and where queries that share
+    an extent have their rows, if there are several buckets.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.timing_join.query import TimingJoin
@@ -158,6 +159,8 @@ def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
         for name, spec in times.items()
         if spec.templates and spec.end_columns[1] is None
     }
+    if any(isinstance(spec, Clock) for spec in times.values()):  # not resolved: right rows share its offset
+        implied |= {f"the clock of {name}": repr(spec) for name, spec in times.items()}
     if hasattr(query, "time_slots"):
         slots = getattr(query, "slots", None)
         if slots is None or isinstance(slots, TimeSlots):  # those of window joins follow from what `settings` has
