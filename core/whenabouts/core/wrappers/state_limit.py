@@ -35,10 +35,10 @@ class StateLimit:
     "fail" raises EngineError WA-3033 in the step in which the rows would not fit: nothing of it is committed, and the
     query can be started again with a higher limit. "shed" rejects the rows that do not fit (WA-1042): of those that
     arrive in one step the latest by time, of one time the last by their columns. Rows that the watermark makes obsolete
-    leave before either. What the store has counts: of `best` a row that waits for its partner's choice, a second time as
-    long as the segment is there in which it was; where rows are coalesced, be it runs or rows. Rows that are not
-    selected, and repeats (`deduplicate_by`), need no room; a repeat of a row that was shed is a repeat. Finite inputs
-    keep no state: there it changes nothing. Raises QueryError WA-2006 for an invalid limit.
+    leave before either. What the store has counts: with `best` a row that waits for its partner's choice, and a second
+    time as long as the segment from which it came is there; where rows are coalesced, be it runs or rows. Rows that are
+    not selected, and repeats (`deduplicate_by`), need no room; a repeat of a row that was shed is a repeat. Finite
+    inputs keep no state: there it changes nothing. Raises QueryError WA-2006 for an invalid limit.
 
     >>> StateLimit(1_000_000).on_full
     'fail'
