@@ -13,7 +13,8 @@ import pyarrow as pa
 
 _A = TypeVar("_A", pa.Array, pa.ChunkedArray)
 
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""How many of Arrow's unit a second has."""
 
 
 def as_ticks(column: _A) -> _A:
@@ -42,7 +43,7 @@ def in_unit(column: _A, unit: str) -> _A:
     [5000]
     """
     type_ = pa.timestamp(unit, column.type.tz)
-    step = _PER_SECOND[column.type.unit] // _PER_SECOND[unit]
+    step = PER_SECOND[column.type.unit] // PER_SECOND[unit]
     if step <= 1:
         return cast(_A, column.cast(type_))
     if isinstance(column, pa.ChunkedArray):

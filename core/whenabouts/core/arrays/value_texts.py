@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.core.arrays.plain_types import plain
-from whenabouts.core.arrays.ticks import as_ticks
+from whenabouts.core.arrays.ticks import PER_SECOND, as_ticks
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY_S = 86_400
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31, in days since 1970."""
@@ -52,7 +51,7 @@ def _parts(times: pa.Array) -> tuple[BoolArray, IntArray, IntArray, int]:
     ticks = np.asarray(as_ticks(times).fill_null(0)).astype(np.int64)
     if pa.types.is_date32(type_):
         return (ticks < _FIRST_DAY) | (ticks > _LAST_DAY), ticks, np.zeros(len(ticks), np.int64), 1
-    per_second = 1_000 if pa.types.is_date64(type_) else _PER_SECOND[type_.unit]
+    per_second = 1_000 if pa.types.is_date64(type_) else PER_SECOND[type_.unit]
     days, rest = np.divmod(ticks, _DAY_S * per_second)
     if pa.types.is_time(type_):
         return days != 0, days, ticks, per_second
@@ -66,7 +65,7 @@ def duration_texts(durations: pa.Array) -> list[str | None]:
     >>> duration_texts(pa.array([1500, None], pa.duration("ms"))), duration_texts(pa.array([1500], pa.duration("ns")))
     (['1500000', None], ['1.5'])
     """
-    per_second = _PER_SECOND[durations.type.unit]
+    per_second = PER_SECOND[durations.type.unit]
     ticks = as_ticks(durations).to_pylist()
     if per_second <= 1_000_000:
         return [None if each is None else str(each * (1_000_000 // per_second)) for each in ticks]

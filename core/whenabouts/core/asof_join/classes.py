@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import (
     BOOL,
-    FLOAT64,
     INT64,
     READ_INT32,
     WRITE_FLOAT64,
@@ -223,16 +222,3 @@ def most_edges(shapes: Shapes) -> int:
     for shape in range(shapes.start.size - 1):
         most = max(most, shapes.start[shape + 1] - shapes.start[shape])
     return most
-
-
-@compiled(FLOAT64(FLOAT64, INT64), inline=True)
-def power(x: float, n: int) -> float:
-    """x to the n-th, n >= 1, by repeated squaring: the library's `pow` differs between machines."""
-    result = 1.0
-    while True:
-        if n & 1:
-            result *= x
-        n >>= 1
-        if n == 0:
-            return result
-        x *= x

@@ -12,9 +12,10 @@ polynomial; all P_j come from one pass, as `f_j T / G_j` with T the product over
 
 from __future__ import annotations
 
+from whenabouts.core.arrays.integer_powers import power
 from whenabouts.core.arrays.jit import BOOL, FLOAT64, INT64, compiled
 from whenabouts.core.asof_join.candidates import INFINITE
-from whenabouts.core.asof_join.classes import CLASSES, UNIFORM, Classes, distribution_at, power
+from whenabouts.core.asof_join.classes import CLASSES, UNIFORM, Classes, distribution_at
 from whenabouts.core.asof_join.quadrature import STOP_BELOW, nodes_for, parts_for
 from whenabouts.core.asof_join.workspace import WORKSPACE, Workspace, sort_distinct
 from whenabouts.core.probability.gauss_legendre import NODES, START, WEIGHTS

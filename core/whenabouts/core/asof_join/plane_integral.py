@@ -22,9 +22,10 @@ days meet without loss.
 
 from __future__ import annotations
 
+from whenabouts.core.arrays.integer_powers import power
 from whenabouts.core.arrays.jit import BOOL, FLOAT64, INT64, compiled
 from whenabouts.core.asof_join.candidates import INFINITE
-from whenabouts.core.asof_join.classes import CLASSES, LEFT, Classes, Left, power
+from whenabouts.core.asof_join.classes import CLASSES, LEFT, Classes, Left
 from whenabouts.core.asof_join.plane_grid import cell_of, edges_within, fill_cells, left_buckets, outer_cuts
 from whenabouts.core.asof_join.quadrature import STOP_BELOW, STOP_CHANGE, nodes_for, parts_for
 from whenabouts.core.asof_join.workspace import WORKSPACE, Workspace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.ticks import PER_SECOND
 from whenabouts.core.arrays.typing import IntArray
 
 WINDOW_END = "window_end"
@@ -16,7 +17,6 @@ COUNT = "n"
 OP = "op"
 """What becomes of a row of early answers: see `runtime.changes`."""
 
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _FIRST_NS = -(2**63) + 1
 """The first time of a nanosecond column: in pandas the number before it is NaT."""
@@ -42,7 +42,7 @@ def time_array(us: IntArray, type_: pa.DataType) -> pa.Array:
     """
     if not pa.types.is_timestamp(type_):
         return pa.array(us)
-    per_second = _PER_SECOND[type_.unit]
+    per_second = PER_SECOND[type_.unit]
     if per_second == 1_000_000:
         return pa.array(us).view(type_)
     if per_second < 1_000_000:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
+from whenabouts.core.arrays.integer_powers import power
 from whenabouts.core.arrays.jit import (
     BOOL,
     FLOAT64,
@@ -149,18 +150,6 @@ def weight_of(node: int, bent: bool, bend: tuple[float, float, float], x: float,
     if bent:
         weight *= bend[0] * rest * rest + 2.0 * bend[1] * rest * x + bend[2] * x * x
     return weight
-
-
-@compiled(FLOAT64(FLOAT64, INT64), inline=True)
-def power(base: float, exponent: int) -> float:
-    """By repeated squaring: no `pow`, whose bits differ between machines."""
-    result = 1.0
-    while exponent > 0:
-        if exponent & 1:
-            result *= base
-        base *= base
-        exponent >>= 1
-    return result
 
 
 @compiled(FLOAT64(INT64, READ_FLOAT64, READ_FLOAT64, READ_INT64, INT64, INT64, BOOL, BEND), inline=True)

@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from whenabouts.core.arrays.ticks import as_ticks
+from whenabouts.core.arrays.ticks import PER_SECOND, as_ticks
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.key_names import Key, of_input
 from whenabouts.core.runtime.option_checks import columns_shown
 
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _ANY_INTEGER = pa.decimal128(20, 0)
 """Holds every int64 and every uint64."""
 _MOST_DIGITS = 76
@@ -79,7 +78,7 @@ def for_hash(column: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), pa.int64())
     if _has_unit(type_):
-        factor = _PER_SECOND[type_.unit] // _PER_SECOND[column.type.unit]
+        factor = PER_SECOND[type_.unit] // PER_SECOND[column.type.unit]
         return pa.array(_as_numpy(column) * factor, pa.int64(), mask=np.asarray(column.is_null()))  # may overflow
     return _exact(column, type_)
 
@@ -124,7 +123,7 @@ def _holding_both(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
             return None
         return pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale)
     if _family(one) is not None and _family(one) == _family(other):
-        finer = max(pair, key=lambda type_: _PER_SECOND[type_.unit])
+        finer = max(pair, key=lambda type_: PER_SECOND[type_.unit])
         return pa.time64("us") if pa.types.is_time32(finer) else finer  # no time32[ms] holds every time32[s]
     return None
 
@@ -165,7 +164,7 @@ def _ticks(column: pa.Array, unit: str) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), pa.decimal128(30, 0))
     ticks = pa.array(_as_numpy(column), pa.int64(), mask=np.asarray(column.is_null())).cast(pa.decimal128(19, 0))
-    factor = Decimal(_PER_SECOND[unit] // _PER_SECOND[column.type.unit])
+    factor = Decimal(PER_SECOND[unit] // PER_SECOND[column.type.unit])
     return pc.multiply(ticks, pa.scalar(factor, pa.decimal128(10, 0)))
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.core.arrays.extremes import extremes
+from whenabouts.core.arrays.ticks import PER_SECOND
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, DigitsCutWarning
@@ -19,8 +20,6 @@ FIRST_US = -62_135_596_800_000_000
 """0001-01-01 UTC. With `LAST_US` it keeps every difference of times far inside int64."""
 LAST_US = 253_402_300_799_999_999
 """9999-12-31T23:59:59.999999 UTC."""
-
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class TimeColumn(NamedTuple):
@@ -40,7 +39,7 @@ def microseconds(column: pa.Array) -> TimeColumn:
         return TimeColumn(np.zeros(len(column), np.int64), null, None)
     numbers = column if pa.types.is_int64(column.type) else column.cast(pa.int64())
     ticks = np.asarray((numbers if null is None else numbers.fill_null(0)).to_numpy(), np.int64)
-    per_second = _PER_SECOND[column.type.unit] if pa.types.is_timestamp(column.type) else _PER_SECOND["us"]
+    per_second = PER_SECOND[column.type.unit] if pa.types.is_timestamp(column.type) else PER_SECOND["us"]
     first, last = _scaled(FIRST_US, per_second), _scaled(LAST_US, per_second)
     outside, found = None, extremes(ticks)
     if found[0] < first or found[1] > last:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from whenabouts.core.arrays.ticks import as_ticks
+from whenabouts.core.arrays.ticks import PER_SECOND, as_ticks
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.arrays.value_texts import iso_texts
 from whenabouts.core.errors import Code, InputError, QueryError
@@ -36,7 +36,6 @@ _FINER = r"[.,]\d{6}\d*[1-9]"
 _INTEGER = r"^[+-]?\d{1,19}$"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
-_PER_SECOND = {"s": 1, "ms": 1_000, "ns": 1_000_000_000}
 _UNIT_NAMES = {"seconds": "s", "milliseconds": "ms", "nanoseconds": "ns"}
 
 
@@ -150,7 +149,7 @@ def _outside(values: pa.ChunkedArray, clock: ClockRules) -> BoolArray:
     if pa.types.is_date(type_):
         ticks, per_second = as_ticks(values), Fraction(1, 86_400) if pa.types.is_date32(type_) else Fraction(1_000)
     elif pa.types.is_integer(type_) and clock.unit not in (None, "us"):
-        ticks, per_second = values, Fraction(_PER_SECOND[clock.unit])
+        ticks, per_second = values, Fraction(PER_SECOND[clock.unit])
     else:
         return np.zeros(len(values), bool)
     numbers = np.asarray(ticks.fill_null(0).to_numpy())

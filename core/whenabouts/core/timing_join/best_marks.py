@@ -152,11 +152,6 @@ def _of_partners(partners: BestPartners) -> list[pa.Array | pa.ChunkedArray]:
     return [pa.array(partners.probability, mask=nobody), pa.array(number, mask=nobody), *taken.columns]
 
 
-def every_row(rows: pa.RecordBatch) -> BoolArray:
-    """A mask of all rows."""
-    return np.ones(rows.num_rows, bool)
-
-
 def has_partner(rows: pa.RecordBatch | pa.Table) -> BoolArray:
     """Which choosing rows have a partner."""
     return np.asarray(rows.column(PROBABILITY).is_valid().to_numpy(zero_copy_only=False), bool)

@@ -28,7 +28,7 @@ from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import PREFIX, T_MAX, T_MIN, times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Step
-from whenabouts.core.state.segment_layout import Layout, SegmentRows
+from whenabouts.core.state.segment_layout import Layout, SegmentRows, every_row
 from whenabouts.core.state.segmented_state import SegmentedState
 from whenabouts.core.timing_join.best_marks import (
     LAST,
@@ -37,7 +37,6 @@ from whenabouts.core.timing_join.best_marks import (
     PROBABILITY,
     BestStep,
     MarkSchemas,
-    every_row,
     float_column,
     has_partner,
     int_column,

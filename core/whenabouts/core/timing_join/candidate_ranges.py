@@ -32,11 +32,7 @@ from whenabouts.core.times.limits import FARTHEST_US
 from whenabouts.core.timing_join.length_classes import NO_KINDS, RowKinds, Templates, row_kinds
 from whenabouts.core.timing_join.pair_decision import KindThresholds
 from whenabouts.core.timing_join.range_search import locate, probe_all, scatter_rows, time_extremes
-
-PROBING_ALL = frozenset({"simple", "ssort"})
-"""Strategies without bounds: the kernel tests every pair."""
-
-STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
+from whenabouts.core.timing_join.settings import STRATEGIES, WHOLE_BUFFER
 
 _BOUNDED_AT_ONCE = 1 << 15
 """How many rows' bounds are computed and searched at a time: a megabyte, which stays in the cache."""
@@ -281,7 +277,7 @@ def _ranges(
 ) -> NDArray[np.int32]:
     """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each base row, as half-open indices into the targets."""
     ranges = large_array(4 * base.t_min.size, np.int32).reshape(-1, 4)
-    if sides.strategy in PROBING_ALL:
+    if sides.strategy in WHOLE_BUFFER:
         probe_all(base.key, target.starts, ranges)
         return ranges
     if in_time is None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from whenabouts.core.costs.choices import Alternative, Choice, Value, Workload, cheapest, ruled
 from whenabouts.core.costs.prices import TimingJoinPrices
 from whenabouts.core.durations import format_duration, parse_duration
+from whenabouts.core.timing_join.settings import PER_ARRIVAL, WHOLE_BUFFER
 
 if TYPE_CHECKING:
     from whenabouts.core.timing_join.settings import TimingJoinSettings
@@ -29,7 +30,6 @@ BLOCKS = (1, 10, 100, 1_000, 10_000, 100_000)
 _ENOUGH = 1.1
 """The smallest block within this factor of the least cost is chosen."""
 
-_WHOLE_BUFFER = ("simple", "ssort")
 _UNIT = "ns a row"
 
 
@@ -67,7 +67,7 @@ def load_of(query: TimingJoinSettings, load: Workload) -> Workload:
 def _block_size(query: TimingJoinSettings, load: Workload, prices: TimingJoinPrices) -> Choice:
     limit_us = None if query.max_latency is None else parse_duration(query.max_latency)
     given = query.block_size
-    if query.strategy in (*_WHOLE_BUFFER, "eager"):
+    if query.strategy in PER_ARRIVAL:
         return ruled("block_size", 1, f"{query.strategy} processes each arrival by itself")
     if query.strategy == "auto" and limit_us is None:
         return ruled("block_size", 1, "rows do not wait, since there is no max_latency")
@@ -118,7 +118,7 @@ def row_cost(strategy: str, query: TimingJoinSettings, load: Workload, block: in
         pairs = both * width_s
         part = prices.probed_by_midpoints if strategy == "auto" else prices.probed_by_ends
         probes = both * unsure_s * part
-        if strategy in _WHOLE_BUFFER:
+        if strategy in WHOLE_BUFFER:
             probes = both * (width_s + unsure_s + (parse_duration(load.every) + max(query.lateness_us)) / 1e6)
     kernel = prices.kernel * (prices.looked_up if strategy == "lazy_lookup" else 1.0)
     return prices.step / max(block, together, 1.0) + prices.row + pairs * prices.pair + probes * kernel

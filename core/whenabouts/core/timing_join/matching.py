@@ -25,16 +25,12 @@ from whenabouts.core.runtime.key_names import shared
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.output_memory import FEW_ROWS, bytes_per_row, require_room
 from whenabouts.core.runtime.protocol import Arrival
+from whenabouts.core.timing_join.settings import PER_ARRIVAL, WHOLE_BUFFER
 
 if TYPE_CHECKING:
     from whenabouts.core.timing_join.settings import TimingJoinSettings
     from whenabouts.core.timing_join.strategies import Accepts, CorrelationCounters, Times
     from whenabouts.core.timing_join.where import Where
-
-WHOLE_BUFFER = frozenset({"simple", "ssort"})
-"""Strategies that compare every row with the whole buffer of the other input."""
-
-_PER_ARRIVAL = frozenset({"simple", "ssort", "eager"})
 
 
 class _Correlation(NamedTuple):
@@ -179,7 +175,7 @@ class Matching:
         correlations, so that each searches its own partner, and no other pair is formed.
         """
         left, right = rows
-        if self._strategy in _PER_ARRIVAL and not self._first_only:
+        if self._strategy in PER_ARRIVAL and not self._first_only:
             return _per_arrival(rows, arrivals)
         new_left = _Correlation(LEFT, left.stored, len(left.t_max), len(right.t_max))
         if self._first_only:

@@ -34,8 +34,9 @@ from whenabouts.core.state.segmented_state import SegmentedState
 from whenabouts.core.times.widened import lengths_of, template_lengths, widened
 from whenabouts.core.timing_join.cost import block_rows
 from whenabouts.core.timing_join.finalizer import Pairs, finalizer_of, keep_marks
-from whenabouts.core.timing_join.matching import WHOLE_BUFFER, Matching
+from whenabouts.core.timing_join.matching import Matching
 from whenabouts.core.timing_join.output import FinalTimes, JoinOutput
+from whenabouts.core.timing_join.settings import WHOLE_BUFFER
 from whenabouts.core.timing_join.where import Where
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ EVERYTHING, SURE, LEFT_PROBE, RIGHT_PROBE = range(4)
 ROW, SEEN, PASSED, PROBED, TAKEN, HITS = range(6)
 STATE_SLOTS = 6
 
-_SHORT = 8  # runs up to this length are copied with a constant number of elements
+RUN = 8  # runs up to this length are written with a constant number of elements
 
 
 @compiled(FOUR_INT64(READ_INT32_2D, INT64, INT64))
@@ -293,10 +293,10 @@ def fill_pairs(
                 # short runs. Those are copied with what follows them, a constant number that takes one instruction;
                 # the next run overwrites the rest.
                 source, slot = np.uint64(j), np.uint64(written)
-                if count <= _SHORT and written + _SHORT <= capacity and j + _SHORT <= target_position.size:
-                    for k in range(_SHORT):
+                if count <= RUN and written + RUN <= capacity and j + RUN <= target_position.size:
+                    for k in range(RUN):
                         out_base[slot + np.uint64(k)] = base_position[i]
-                    for k in range(_SHORT):
+                    for k in range(RUN):
                         out_target[slot + np.uint64(k)] = target_position[source + np.uint64(k)]
                 else:
                     for k in range(np.uint64(count)):

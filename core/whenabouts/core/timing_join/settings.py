@@ -22,6 +22,12 @@ from whenabouts.core.timing_join.where import described_where, where_of
 STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 """The strategies of the papers; `auto` correlates by sorted midpoints, which is the fastest known."""
 
+WHOLE_BUFFER = frozenset({"simple", "ssort"})
+"""Strategies without bounds: they compare every row with the whole buffer of the other input."""
+
+PER_ARRIVAL = WHOLE_BUFFER | {"eager"}
+"""Strategies that process each arrival by itself."""
+
 _CHANGEABLE = frozenset(
     {
         "left_time", "right_time", "condition", "strategy", "lateness", "suffixes", "probability", "block_size",

@@ -23,13 +23,12 @@ from whenabouts.core.arrays.jit import (
 )
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.probability.satisfaction_probability import pair_probability
-from whenabouts.core.timing_join.pair_fill import PASSED, PROBED, TAKEN
+from whenabouts.core.timing_join.pair_fill import PASSED, PROBED, RUN, TAKEN
 
 MOST_CANDIDATES = 8
 """With more candidates a row than this on average, `fill_pairs` is faster: it copies long runs."""
 
 _ROWS = 512  # their indices stay in the first-level cache
-_RUN = 8  # runs up to this length are written with a constant number of elements
 
 
 @compiled(INT64(
@@ -64,12 +63,12 @@ def fill_short_rows(
             count = np.int64(outer_hi) - outer_lo
             passed += count
             sure += np.int64(sure_hi) - sure_lo
-            if sure_lo == outer_lo and sure_hi == outer_hi and count <= _RUN and written + _RUN <= capacity:
+            if sure_lo == outer_lo and sure_hi == outer_hi and count <= RUN and written + RUN <= capacity:
                 # What is written beyond the run is overwritten by the next one.
                 slot = np.uint64(written)
-                for k in range(_RUN):
+                for k in range(RUN):
                     out_base[slot + np.uint64(k)] = base_position[i]
-                for k in range(_RUN):
+                for k in range(RUN):
                     out_target[slot + np.uint64(k)] = outer_lo + k
                 written += count
                 continue

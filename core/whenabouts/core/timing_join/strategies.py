@@ -44,8 +44,6 @@ from whenabouts.core.probability.confidence_bounds import is_wide
 from whenabouts.core.times.conditions import LEAST_CONFIDENCE
 from whenabouts.core.times.limits import NEVER_US
 from whenabouts.core.timing_join.candidate_ranges import (
-    PROBING_ALL,
-    STRATEGIES,
     CandidateRanges,
     Sides,
     candidate_ranges,
@@ -70,6 +68,7 @@ from whenabouts.core.timing_join.pair_fill import (
     part_extent,
 )
 from whenabouts.core.timing_join.possible_fill import fill_possible_pairs
+from whenabouts.core.timing_join.settings import STRATEGIES, WHOLE_BUFFER
 from whenabouts.core.timing_join.short_fill import MOST_CANDIDATES, fill_short_rows
 from whenabouts.core.timing_join.where import PAIRS_AT_ONCE
 
@@ -189,7 +188,7 @@ def _pairs(
             yield from _counted(join, _in_chunks(*near, chunk_pairs), counters)
             return
     found = candidate_ranges(sides, of)
-    if join.first_only and sides.strategy not in PROBING_ALL:
+    if join.first_only and sides.strategy not in WHOLE_BUFFER:
         search = _first_partners if join.accepts is None else _first_accepted
         yield from search(join, found, counters)
         return
