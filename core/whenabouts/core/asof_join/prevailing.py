@@ -53,7 +53,6 @@ from whenabouts.core.asof_join.workspace import workspace
 from whenabouts.core.probability.histogram_arrays import Shapes, shapes_of
 from whenabouts.core.probability.histogram_probability import SHAPES
 from whenabouts.core.probability.satisfaction_probability import pair_probability
-from whenabouts.core.times.limits import ALWAYS_US
 from whenabouts.core.times.templates import Template
 
 Direction = Literal["backward", "forward", "nearest"]
@@ -103,16 +102,13 @@ class Prevailing(NamedTuple):
 
     The candidates of left row i are the right rows `rows[offsets[i] : offsets[i + 1]]`; candidate c prevails with
     `probability[c]`, and no row with `none_probability[i]`. 1.0 means certainty: other probabilities are at most
-    `1 - 2**-53`, and within 1e-12 of their exact value. `high_us[i]`: the latest instant at which a candidate can
-    begin; a right row that begins later changes nothing (`ALWAYS_US` if there is no such instant). `rejected[i]`: the
-    row has too many candidates, and none here.
+    `1 - 2**-53`, and within 1e-12 of their exact value. `rejected[i]`: the row has too many candidates, and none here.
     """
 
     offsets: IntArray
     rows: NDArray[np.int32]
     probability: FloatArray
     none_probability: FloatArray
-    high_us: IntArray
     rejected: BoolArray
 
 
@@ -151,7 +147,7 @@ def prevailing(
     keys = int(max(left_key.max(initial=-1), right_key.max(initial=-1))) + 1
     index = right_index(right_begin, right_end, _numbers(right), right_key, np.asarray(rank, np.int64), keys)
     n = len(left_begin)
-    none_probability, high, rejected = np.empty(n), np.empty(n, np.int64), np.zeros(n, bool)
+    none_probability, rejected = np.empty(n), np.zeros(n, bool)
     offsets = np.zeros(n + 1, np.int64)
     rows, probability = np.empty(2 * n + 64, np.int32), np.empty(2 * n + 64)
     guess, previous = index.starts.copy(), np.full(keys + 1, -1)
@@ -165,15 +161,10 @@ def prevailing(
         done = _fill(
             done, left_begin, left_end, left_shape, left_key, left_shapes, index, right_shapes,
             direction == "nearest", tolerance, not allow_exact_matches, *limits,
-            guess, previous, offsets, none_probability, high, rejected, rows, probability,
+            guess, previous, offsets, none_probability, rejected, rows, probability,
         )  # fmt: skip
-    if direction == "backward":
-        high = left_end.copy()
-    elif forward:
-        high = -high
-    high[high >= INFINITE] = ALWAYS_US
     rows, probability = rows[: offsets[n]].copy(), probability[: offsets[n]].copy()
-    return Prevailing(offsets, rows, probability, none_probability, high, rejected)
+    return Prevailing(offsets, rows, probability, none_probability, rejected)
 
 
 def _longer(array: NDArray[_Number]) -> NDArray[_Number]:
@@ -210,7 +201,7 @@ def _mirrored(templates: tuple[Template, ...]) -> tuple[Template, ...]:
 @compiled(INT64(
     INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, SHAPES, RIGHT_INDEX, SHAPES,
     BOOL, INT64, BOOL, INT64, INT64,
-    WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_FLOAT64, WRITE_INT64, WRITE_BOOL, WRITE_INT32, WRITE_FLOAT64,
+    WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_FLOAT64, WRITE_BOOL, WRITE_INT32, WRITE_FLOAT64,
 ))  # fmt: skip
 def _fill(
     begun: int,
@@ -230,14 +221,12 @@ def _fill(
     previous: IntArray,
     offsets: IntArray,
     none_probability: FloatArray,
-    high: IntArray,
     rejected: BoolArray,
     rows: NDArray[np.int32],
     probability: FloatArray,
 ) -> int:
     # The answers of left rows from number `begun` on. Returns the number of the row where it ends: all are done, so
     # much is done, or `rows` and `probability` have no room for its candidates.
-    # `high` gets the low end of the stretch that candidates meet unless nearest (for forward, which is mirrored).
     # `guess`, `previous`: of each key, where the search begins and the last left row; -1 at first.
     n = left_begin.size
     found = np.empty(64, np.int32)
@@ -257,12 +246,11 @@ def _fill(
         a, b, key = left_begin[i], left_end[i], left_key[i]
         if key < 0:
             none_probability[i] = 1.0
-            high[i] = b if nearest else -a
             continue
         before = previous[key]
         if before >= 0 and left_begin[before] == a and left_end[before] == b and left_shape[before] == left_shape[i]:
             # Truncated clocks give many rows the same time: they have the same answers.
-            none_probability[i], high[i], rejected[i] = none_probability[before], high[before], rejected[before]
+            none_probability[i], rejected[i] = none_probability[before], rejected[before]
             start, count = offsets[before], offsets[before + 1] - offsets[before]
             if filled + count > rows.size:
                 return i
@@ -286,7 +274,6 @@ def _fill(
         if filled + count > rows.size:
             return i
         previous[key] = i
-        high[i] = bounds[1] if nearest else bounds[0]
         spent += count + 1
         if count == 0:
             none_probability[i] = 1.0
