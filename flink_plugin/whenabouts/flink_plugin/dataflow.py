@@ -171,11 +171,17 @@ def _under_watermark(clocked: DataStream, lateness_us: int, label: str) -> DataS
     """What PyFlink's `assign_timestamps_and_watermarks` does behind its Python assigner.
 
     Called by itself it would put a Python operator of the job's parallelism in between, which changes the order of rows
-    and cannot have a uid.
+    and cannot have a uid. A subtask that no rows come to is idle after `table.exec.source.idle-timeout`, as one of a
+    Table's source is; until then, or for ever without it, all wait for its rows.
     """
-    jvm = get_gateway().jvm.org.apache.flink.streaming.api.functions.python.eventtime
+    flink = get_gateway().jvm.org.apache.flink
+    jvm = flink.streaming.api.functions.python.eventtime
     delay = FlinkDuration.of_millis(delay_ms(lateness_us))
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(delay)._j_watermark_strategy
+    option = flink.table.api.config.ExecutionConfigOptions.TABLE_EXEC_SOURCE_IDLE_TIMEOUT
+    timeout = clocked._j_data_stream.getExecutionEnvironment().getConfiguration().get(option)
+    if timeout.toMillis() > 0:
+        strategy = strategy.withIdleness(timeout)
     marked = clocked._j_data_stream.assignTimestampsAndWatermarks(
         strategy.withTimestampAssigner(jvm.CustomTimestampAssigner())
     )
