@@ -197,6 +197,8 @@ def test_files_are_found_and_read_on_every_file_system(tmp_path: Path) -> None:
         "*/[12].*": first + second,
         "in/*/*.parquet": fourth,
         "in/more/.*.parquet": hidden,
+        "**/*.parquet": first + fourth,
+        "in/**/more/**/*.parquet": fourth,
     }
     with _stores(tmp_path) as stores:
         for store, (at, system) in stores.items():

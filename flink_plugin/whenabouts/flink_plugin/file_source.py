@@ -52,7 +52,8 @@ def read_files(
     name: str = "files",
     filesystem: Any = None,
 ) -> Blocks:
-    """The rows of files, in the order of the paths; files of a folder or glob in the order of their names.
+    """The rows of files, in the order of the paths; files of a folder or glob in the order of their names. A folder's
+    own folders are not read; in a glob `**` stands for any number of them.
 
     Parquet (`.parquet`), Arrow IPC (`.arrow`, `.feather`) and CSV (`.csv`, `.csv.gz`) files, that all workers can read.
     `paths`: on this machine, or URIs (`s3://bucket/folder/*.parquet`) that pyarrow knows, or fsspec if it is installed.
@@ -77,7 +78,7 @@ def read_files(
             systems.append(file.system)
     splits = [split for file in files for split in _splits(file, systems.index(file.system))]
     numbers = split_stream(env, splits, splits_per_checkpoint=splits_per_checkpoint, name=name)
-    asked = schema is not None
+    asked = schema is not None or not files[0].path.endswith((".csv", ".csv.gz"))
     schema = _schema(files[0]) if schema is None else schema
     return Blocks(numbers, schema, ReadSplit(schema, tuple(systems), asked))
 
@@ -110,7 +111,8 @@ def split_stream(
 class ReadSplit:
     """Reads a split's rows, in blocks of bounded size. A split contains the number of its file system.
 
-    `asked`: whether the user gave the schema. Then a CSV file's texts are read as its types, in any form: `007` is 7.
+    `asked`: whether the user or a file with types gave the schema, not a CSV file. Then texts of CSV are read as its
+    types, in any form: `007` is 7.
     """
 
     schema: pa.Schema

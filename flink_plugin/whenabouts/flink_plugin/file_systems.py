@@ -113,17 +113,23 @@ def _expanded(system: fs.FileSystem, path: str) -> list[str]:
     if info.type is fs.FileType.Directory:
         return sorted(file for file in _files(system, path) if file.endswith(KINDS))
     folder, _, pattern = _cut(path)
-    return sorted(_matching(system, folder, pattern.split("/"))) if pattern else []
+    return sorted(set(_matching(system, folder, pattern.split("/")))) if pattern else []
 
 
 def _matching(system: fs.FileSystem, folder: str, patterns: list[str]) -> list[str]:
-    """Files of a folder that match a glob, one pattern for each folder on the way; hidden ones only by name."""
+    """Files of a folder that match a glob, one pattern for each folder on the way; hidden ones only by name. `**`
+    stands for any number of folders, links to folders left out."""
     pattern, *rest = patterns
     wanted = fs.FileType.Directory if rest else fs.FileType.File
     found: list[str] = []
+    if pattern == "**":
+        found += _matching(system, folder, rest or ["*"])
     for info in system.get_file_info(fs.FileSelector(folder or "/", allow_not_found=True)):
         hidden = info.base_name.startswith(".") and not pattern.startswith(".")
-        if info.type is wanted and not hidden and fnmatchcase(info.base_name, pattern):
+        if pattern == "**":
+            if info.type is fs.FileType.Directory and not hidden and not os.path.islink(info.path):
+                found += _matching(system, info.path, patterns)
+        elif info.type is wanted and not hidden and fnmatchcase(info.base_name, pattern):
             found += _matching(system, info.path, rest) if rest else [info.path]
     return found
 
