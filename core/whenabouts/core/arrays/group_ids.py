@@ -8,6 +8,7 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import take_table
 from whenabouts.core.arrays.row_pool import RowPool
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.ticks import as_ticks
@@ -61,7 +62,7 @@ class GroupIds:
         added = np.flatnonzero(new)
         if len(added):
             self._ranks = self._in_use = None
-            slots = self._rows.put(groups.take(pa.array(added))) if len(self.schema) else np.zeros(1, np.int64)
+            slots = self._rows.put(take_table(groups, added)) if len(self.schema) else np.zeros(1, np.int64)
             ids[added] = slots
             for i, id_ in zip(added.tolist(), slots.tolist(), strict=True):
                 self._ids[keys[i]] = id_

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import take_table, take_values
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
@@ -236,12 +237,12 @@ class Slice:
         tables = []
         for number in np.unique(chunk).tolist():
             at = self.rows[by_chunk][chunk[by_chunk] == number] - self.files.starts[number]
-            tables.append(self.files.table(number).take(pa.array(at)))
+            tables.append(take_table(self.files.table(number), at))
         if len(tables) < 2:
             return tables[0] if tables else self.files.schema.empty_table()
         back = np.empty(len(by_chunk), np.int64)
         back[by_chunk] = np.arange(len(by_chunk))
-        return pa.concat_tables(tables).take(pa.array(back))
+        return take_table(pa.concat_tables(tables), back)
 
 
 def _settled(raw: pa.Table, replay: Replay, path: Path) -> pa.Table:
@@ -251,11 +252,11 @@ def _settled(raw: pa.Table, replay: Replay, path: Path) -> pa.Table:
         return done.table
     lost = np.zeros(raw.num_rows, bool)
     lost[done.lost] = True
-    kept = pa.array(np.cumsum(~lost) - 1, mask=lost)
+    kept = np.where(lost, -1, np.cumsum(~lost) - 1)
     table = raw
     for name in done.text_columns:
         at = table.schema.get_field_index(name)
-        table = table.set_column(at, name, done.table.column(name).take(kept))
+        table = table.set_column(at, name, take_values(done.table.column(name), kept))
     return table
 
 
