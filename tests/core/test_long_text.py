@@ -18,6 +18,7 @@ import whenabouts as wa
 from whenabouts.core.arrays import long_text
 from whenabouts.core.arrays.plain_types import plain_table
 from whenabouts.core.arrays.record_batches import one_batch, take_columns_or_null, take_rows, take_table
+from whenabouts.core.join_aggregate import pair_ranges
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN, times
 from whenabouts.core.runtime.protocol import Step
@@ -179,3 +180,11 @@ def test_rows_that_must_be_together_are_refused_with_a_code() -> None:
     table = SimpleNamespace(combine_chunks=lambda: SimpleNamespace(to_batches=lambda: batches))
     with pytest.raises(wa.QueryError, match=r"WA-2201: .* more than 2 GiB.*large_string"):
         one_batch(table)
+
+
+def test_ranges_of_rows_in_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are where text is too long for one."""
+    left, right = rows(1, "a"), rows(2, "b")
+    expected = timing(left, right, pairs="ranges").pairs()
+    monkeypatch.setattr(pair_ranges, "table_of", pa.Table.from_batches)
+    assert timing(left, right, pairs="ranges").pairs().equals(expected)

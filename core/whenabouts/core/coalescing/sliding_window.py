@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.group_ids import GroupIds
-from whenabouts.core.arrays.record_batches import take_rows
+from whenabouts.core.arrays.record_batches import one_chunk, take_rows
 from whenabouts.core.arrays.row_pool import RowPool
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.aggregate_needs import AggregateNeeds
@@ -203,14 +203,13 @@ class SlidingWindow:
 
     def taken(self, at: IntArray, names: Sequence[str]) -> list[pa.Array]:
         """Columns of the tuples at these indices."""
-        rows = self._rows.table(self._data[at]).combine_chunks()
-        found = {name: rows.column(name).chunk(0) if len(at) else rows.column(name) for name in rows.column_names}
+        rows = self._rows.table(self._data[at])
+        found = dict(zip(rows.column_names, rows.columns, strict=True))
         missing = [name for name in names if name not in found]
         if missing:
             groups = self.groups.table(self._owners[at // self._least])
             found |= {name: groups.column(name) for name in missing}
-        columns = [found[name] for name in names]
-        return [c if isinstance(c, pa.Array) else pa.concat_arrays(c.chunks or [pa.array([], c.type)]) for c in columns]
+        return [one_chunk(found[name]) for name in names]
 
     def owner(self, at: IntArray) -> IntArray:
         """The group ids of the tuples at these indices."""

@@ -237,5 +237,4 @@ class SearchedPairs:
         keys = self._operator.keys
         if not keys.names or not rows.num_rows:
             return np.ones(rows.num_rows, bool)
-        (batch,) = rows.to_batches()
-        return keys.codes([batch], input)[0] != NULL_KEY
+        return keys.codes([rows], input)[0] != NULL_KEY
