@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyflink.common import Row, Types
+from pyflink.datastream import RuntimeExecutionMode
 from pyflink.table import StreamTableEnvironment
 
 from whenabouts.core import Point, within
@@ -79,3 +80,14 @@ def test_each_left_row_of_a_batch_has_its_numbers(tmp_path: Path) -> None:
     found = collect(join_aggregate(left, right, **numbers))
     wanted = local_aggregate(_side("a"), _side("b"), **numbers)
     assert _counted(found, ["a", "n", "most"]) == _counted(wanted, ["a", "n", "most"])
+
+
+def test_a_query_built_as_a_stream_is_not_run_as_a_batch(tmp_path: Path) -> None:
+    env = local_environment(1, mode=THREAD)
+    for name in ("a", "b"):
+        pq.write_table(_side(name), tmp_path / f"{name}.parquet")
+    sides = [read_files(env, tmp_path / f"{name}.parquet", name=name) for name in ("a", "b")]
+    pairs = timing_join(*sides, condition=NEAR, lateness="2 h", **JOIN)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)  # as a Table environment with that mode does
+    with pytest.raises(Exception, match="WA-2006: the query was built as a stream, and the job runs as a batch"):
+        collect(pairs)

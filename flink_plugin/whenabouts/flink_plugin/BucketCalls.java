@@ -1,6 +1,7 @@
 import org.apache.flink.api.common.TaskInfo;
 import org.apache.flink.api.common.operators.ProcessingTimeService.ProcessingTimeCallback;
 import org.apache.flink.api.java.tuple.Tuple3;
+import org.apache.flink.runtime.jobgraph.JobType;
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.streaming.api.graph.StreamConfig;
 import org.apache.flink.streaming.api.operators.AbstractStreamOperator;
@@ -24,7 +25,8 @@ public final class BucketCalls extends AbstractStreamOperator<Row>
     private final Object[] references;
     private boolean called = false;
 
-    /** Flink's order of arguments; references: the kind of a call, then the key of each bucket. */
+    /** Flink's order of arguments; references: the kind of a call, the error of a job that is a batch, then the key of
+        each bucket. */
     public BucketCalls(
             Object[] references, StreamTask task, StreamConfig config, Output output, ProcessingTimeService clock)
             throws Exception {
@@ -36,6 +38,9 @@ public final class BucketCalls extends AbstractStreamOperator<Row>
     @Override
     public void open() throws Exception {
         super.open();
+        if (getContainingTask().getEnvironment().getJobType() == JobType.BATCH) {
+            throw new RuntimeException((String) references[1]);
+        }
         getProcessingTimeService().registerTimer(getProcessingTimeService().getCurrentProcessingTime(), this);
     }
 
@@ -64,7 +69,7 @@ public final class BucketCalls extends AbstractStreamOperator<Row>
         TaskInfo task = getRuntimeContext().getTaskInfo();
         int groups = task.getMaxNumberOfParallelSubtasks();
         int subtasks = task.getNumberOfParallelSubtasks();
-        for (int place = 1; place < references.length; place++) {
+        for (int place = 2; place < references.length; place++) {
             Row key = Row.of(new Object[] {references[place]});
             if (KeyGroupRangeAssignment.assignKeyToParallelOperator(key, groups, subtasks)
                     == task.getIndexOfThisSubtask()) {
