@@ -11,6 +11,7 @@ KERNELS = (
     "arrays.gather",
     "arrays.grouped_sort",
     "arrays.grouped_words",
+    "arrays.integer_powers",
     "arrays.key_time_order",
     "arrays.slab_pool",
     "arrays.value_order",
