@@ -33,6 +33,19 @@ def files(seed: int) -> list[pa.Table]:
     return made
 
 
+def narrowing(seed: int, bounds: list[int]) -> tuple[list[int], list[int], list[list[pa.Table]]]:
+    """By step the least and the greatest length, each step within those before, and rows of both sides within them."""
+    random, bounds = np.random.default_rng(seed), sorted(bounds)
+    least, most = bounds[:STEPS], bounds[STEPS:][::-1]
+    sides: list[list[pa.Table]] = [[], []]
+    for made in sides:
+        for step in range(STEPS):
+            t_max = 1_000 * step + random.integers(700, 1_000, 12)
+            t_min = t_max - random.integers(least[step], most[step] + 1, 12)
+            made.append(pa.table({"a": t_min, "b": t_max, "id": np.arange(12) + 12 * step}))
+    return least, most, sides
+
+
 def join(confidence: float, d: int = 900, **options: Any) -> TimingJoin:
     time = Interval("a", "b", max_uncertainty=200)
     return TimingJoin(
@@ -164,19 +177,7 @@ def test_rows_in_state_keep_the_lengths_that_earlier_queries_declared(
     seed: int, bounds: list[int], confidence: float, strategy: str, mode: tuple[str, str | None], restart: int | None
 ) -> None:
     """Each query allows fewer lengths than the one before; rows of all of them meet."""
-    random, (how, best) = np.random.default_rng(seed), mode
-    bounds.sort()
-    least, most = bounds[:STEPS], bounds[STEPS:][::-1]
-    sides = []
-    for _ in range(2):
-        made = []
-        for step in range(STEPS):
-            t_max = 1_000 * step + random.integers(700, 1_000, 12)
-            lengths = random.integers(least[step], most[step] + 1, 12)
-            made.append(
-                pa.table({"a": t_max - lengths, "b": t_max, "step": np.full(12, step), "id": np.arange(12) + 12 * step})
-            )
-        sides.append(made)
+    (how, best), (least, most, sides) = mode, narrowing(seed, bounds)
     times = [
         Interval("a", "b", max_uncertainty=high, min_uncertainty=low) for low, high in zip(least, most, strict=True)
     ]
@@ -202,17 +203,7 @@ def test_rows_in_state_keep_the_lengths_that_earlier_queries_declared(
 def test_aggregates_count_partners_of_the_lengths_that_earlier_queries_declared(
     seed: int, bounds: list[int], folding: str
 ) -> None:
-    random = np.random.default_rng(seed)
-    bounds.sort()
-    least, most = bounds[:STEPS], bounds[STEPS:][::-1]
-    sides = []
-    for _ in range(2):
-        made = []
-        for step in range(STEPS):
-            t_max = 1_000 * step + random.integers(700, 1_000, 12)
-            lengths = random.integers(least[step], most[step] + 1, 12)
-            made.append(pa.table({"a": t_max - lengths, "b": t_max, "id": np.arange(12) + 12 * step}))
-        sides.append(made)
+    least, most, sides = narrowing(seed, bounds)
     queries = [
         JoinAggregate(
             left_time=time, right_time=time, condition=within(900, confidence=0.5), lateness=1_000, folding=folding,

@@ -99,9 +99,7 @@ class JoinAggregateOperator(LeftRowsOperator):
         """The operator for a bucket some rows of which are longer or shorter than the query declares now."""
         key = tuple(lengths)
         if key not in self._of_lengths:
-            left, right = widened((self.query.left_time, self.query.right_time), lengths)
-            query = replace(self.query, left_time=left, right_time=right)
-            self._of_lengths[key] = JoinAggregateOperator(query, self._schemas, streaming=True)
+            self._of_lengths[key] = JoinAggregateOperator(widened(self.query, lengths), self._schemas, streaming=True)
         return self._of_lengths[key]
 
     def _timely(self, arrivals: Sequence[Arrival], watermark_us: int, step: Step) -> list[Arrival]:

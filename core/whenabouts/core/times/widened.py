@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.times.templates import Template
@@ -72,7 +73,9 @@ def template_lengths(times: Sequence[TimeSpec]) -> dict[int, tuple[int, ...]]:
     }
 
 
-def widened(times: Sequence[TimeSpec], lengths: Sequence[tuple[int, int]]) -> tuple[TimeSpec, ...]:
-    """The times with these lengths (`lengths_of`)."""
+def widened(query: Any, lengths: Sequence[tuple[int, int]]) -> Any:
+    """The join, with these lengths of its times (`lengths_of`)."""
+    times = query.left_time, query.right_time
     every = zip(times, lengths, lengths_of(*times), strict=True)
-    return tuple(time if bounds == declared else Widened(time, *bounds) for time, bounds, declared in every)
+    left, right = (time if bounds == declared else Widened(time, *bounds) for time, bounds, declared in every)
+    return replace(query, left_time=left, right_time=right)

@@ -158,9 +158,7 @@ class TimingJoinOperator:
         """The operator for a bucket some rows of which are longer or shorter than the query declares now."""
         key = tuple(lengths)
         if key not in self._of_lengths:
-            left, right = widened((self.query.left_time, self.query.right_time), lengths)
-            query = replace(self.query, left_time=left, right_time=right)
-            self._of_lengths[key] = TimingJoinOperator(query, self._schemas, streaming=True)
+            self._of_lengths[key] = TimingJoinOperator(widened(self.query, lengths), self._schemas, streaming=True)
         return self._of_lengths[key]
 
     def _may_wait(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, demand: FlushMode) -> bool:
