@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -108,3 +110,27 @@ def test_a_file_read_a_few_rows_at_a_time_is_the_file_read_at_once(tmp_path: Pat
 def test_a_quote_that_is_not_closed_is_refused_also_a_few_rows_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"WA-1008: .*in line 2 is not closed: it would hold the rest of the file"):
         list(csv_batches(CsvFile.at(written(tmp_path, 't,k\n1,"x\n2,y\n')), ["t"]))
+
+
+RAGGED = "k,t\n" + "a,1\n" * 300_000 + "b\n" + "a,1\n" * 300_000
+
+
+@pytest.mark.parametrize("text", [f"k,t\n{'x' * 3_000_000},1\nb,2\n", RAGGED], ids=["a long row", "a ragged row"])
+def test_errors_do_not_leave_the_reader_waiting_for_itself(tmp_path: Path, text: str) -> None:
+    """As Arrow's readers with several threads do at some errors: in a process of its own, which can be ended."""
+    many = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from whenabouts.core import InputError
+from whenabouts.core.sources.files import read_file
+def read(_):
+    try:
+        read_file(Path(sys.argv[1]))
+    except InputError as error:
+        assert "300002" in str(error), error
+with ThreadPoolExecutor(4) as readers:
+    list(readers.map(read, range(60)))
+"""
+    command = [sys.executable, "-c", many, str(written(tmp_path, text))]
+    subprocess.run(command, check=True, timeout=120)

