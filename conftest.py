@@ -147,5 +147,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             self.workqueue.move_to_end(group, last=False)
             super()._assign_work_unit(node)
 
+        def _reschedule(self, node: Any) -> None:
+            # A worker runs a test when it has the next one too. It would wait forever where its only new group has one
+            # test, or none to do: all groups of a worker that ended are handed out again, also those that are done.
+            super()._reschedule(node)
+            while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                self._assign_work_unit(node)
+
     config.option.loadscopereorder = False
     return ByEngine(config, log)

@@ -43,9 +43,14 @@ def pytest_sessionstart(session):
 """
 
 
-def run(folder: Path, what: str, plugin: str = "") -> tuple[int, str, int]:
-    """Exit code, what was printed, and how often the test began."""
+def run(folder: Path, what: str, plugin: str = "", files: int = 0) -> tuple[int, str, int]:
+    """Exit code, what was printed, and how often the test began. `files`: as many others run before, and after."""
     (folder / "test_some.py").write_text(TESTS.format(what=what))
+    for number in range(files):
+        for name in ("before", "then"):
+            (folder / f"test_{name}_{number}.py").write_text(
+                "".join(f"def test_{test}():\n    pass\n" for test in range(number + 1))
+            )
     (folder / "some_plugin.py").write_text(plugin)
     (folder / "pytest.ini").write_text(SETTINGS)
     options = ["-n", "1", "--max-worker-restart=1", "-p", "conftest", "-p", "some_plugin"]
@@ -71,6 +76,13 @@ def test_one_that_hangs_once_runs_again(tmp_path: Path) -> None:
     assert "in test_that_may_hang" in printed
     assert "HUNG test_some.py::test_that_may_hang, and ran once more" in printed
     assert "3 passed, 1 hung once" in printed
+
+
+def test_a_new_worker_takes_on_what_is_left(tmp_path: Path) -> None:
+    """A worker that is given a single test, or only what has run, would wait forever."""
+    code, printed, begun = run(tmp_path, "time.sleep(60 if len(seen.read_text()) == 1 else 0)", files=8)
+    assert (code, begun) == (0, 2), printed
+    assert "75 passed, 1 hung once" in printed
 
 
 def test_one_that_always_hangs_fails(tmp_path: Path) -> None:
