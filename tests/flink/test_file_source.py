@@ -279,3 +279,65 @@ def test_arrow_and_csv_files_go_on_at_their_split_when_a_job_fails(tmp_path: Pat
     assert (tmp_path / "crashed").exists()
     expected = local_join(tables["left"], tables["right"], **join).to_pylist()
     assert found == Counter(tuple(map(str, row.values())) for row in expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_job_continues_with_the_files_that_it_began_with(tmp_path: Path) -> None:
+    """The source has a position in their list: with others before it, rows would be read twice and others never."""
+
+    class Stop(MapFunction):  # here, so that it is pickled by value
+        """Ends the job at a row."""
+
+        def __init__(self, at: int) -> None:
+            self._at = at
+
+        def map(self, value: Any) -> str:
+            """The row's text."""
+            if value[0] == self._at:
+                raise RuntimeError("made to fail")
+            return str(value[0])
+
+    folder, kept = tmp_path / "in", tmp_path / "checkpoints"
+    folder.mkdir()
+
+    def file(number: int, rows: int = 10) -> Path:
+        path = folder / f"{number}.parquet"
+        pq.write_table(pa.table({"i": range(10 * number, 10 * number + rows)}), path, row_group_size=5)
+        return path
+
+    def read(stop_at: int = -1, **more: str) -> list[int]:
+        env = local_environment(
+            1, mode=THREAD, execution__checkpointing__interval="20 ms", execution__checkpointing__dir=kept.as_uri(),
+            execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
+            restart_strategy__type="none", **more,
+        )  # fmt: skip
+        blocks = read_files(env, folder, splits_per_checkpoint=1, name="rows")
+        with rows_of(blocks).map(Stop(stop_at), Types.STRING()).execute_and_collect() as found:
+            return list(map(int, found))
+
+    for number in range(1, 5):
+        file(number)
+    with pytest.raises(Exception, match="made to fail"):
+        read(stop_at=27)
+    (chain,) = kept.iterdir()
+    last = max(chain.glob("chk-*"), key=lambda path: int(path.name[4:]))
+    again = {
+        "execution__state_recovery__path": last.as_uri(),
+        "execution__state_recovery__ignore_unclaimed_state": "true",  # of the sink that collects
+    }
+    rest = read(**again)
+    assert rest == list(range(rest[0], 50)), rest
+    assert 10 < rest[0] <= 25
+
+    file(5)  # later ones are not read
+    (folder / "_5.parquet").write_bytes(b"")  # another program's
+    assert read(**again) == rest
+    for change in (lambda: file(0), lambda: file(2, 15), lambda: (folder / "1.parquet").unlink()):
+        for number in range(1, 5):
+            file(number)
+        (folder / "0.parquet").unlink(missing_ok=True)
+        assert read(**again) == rest
+        change()
+        with pytest.raises(Exception, match="WA-3031: the checkpoint belongs to other files of 'rows'"):
+            read(**again)

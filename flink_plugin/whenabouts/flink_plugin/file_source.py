@@ -1,7 +1,8 @@
 """Files as a stream of blocks: Parquet, Arrow and CSV, read by row group straight into Arrow.
 
 The job's source emits only the names of *splits* (a row group, a file); the rows are read where they are packed. Its
-position is part of every checkpoint, so that a restored job continues with the right split.
+position is part of every checkpoint, and so is the list that it is a position in: a restored job continues with the
+right split, or ends.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.datastream.connectors import Source
 from pyflink.java_gateway import get_gateway
 
-from whenabouts.core.errors import Code, InputError
+from whenabouts.core.errors import Code, EngineError, InputError
 from whenabouts.core.runtime.option_checks import refused, whole_number
 from whenabouts.core.sources.csv_files import CsvFile, csv_batches, read_csv
 from whenabouts.core.sources.files import check_distinct
 from whenabouts.core.sources.written_values import as_asked, as_type_of_part, natural_type
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_systems import LOCAL, File, listed
+from whenabouts.flink_plugin.java_operators import followed_by
 
 ROWS_PER_BLOCK, MOST_ROWS_PER_BLOCK, BYTES_PER_BLOCK = 1 << 16, 1 << 18, 1 << 26
 """Rows that are read and packed together; more of them, up to a limit, as long as they have no more bytes than that:
@@ -53,7 +55,7 @@ def read_files(
     filesystem: Any = None,
 ) -> Blocks:
     """The rows of files, in the order of the paths; files of a folder or glob in the order of their names. A folder's
-    own folders are not read; in a glob `**` stands for any number of them.
+    own folders are not read, nor names that begin with `_` or `.`; in a glob `**` stands for any number of folders.
 
     Parquet (`.parquet`), Arrow IPC (`.arrow`, `.feather`) and CSV (`.csv`, `.csv.gz`) files, that all workers can read.
     `paths`: on this machine, or URIs (`s3://bucket/folder/*.parquet`) that pyarrow knows, or fsspec if it is installed.
@@ -63,8 +65,9 @@ def read_files(
     line, and is read here for it. `splits_per_checkpoint` limits the splits that a stream reads between two
     checkpoints; None: no limit. `name` is the source's uid. Raises InputError WA-1008 if there is no file, a file of
     another kind, or one that cannot be read; the job does so, too, and ends with WA-1067 for a value of a CSV file that
-    does not fit the first one's. Cost here: the footer of every Parquet and Arrow file, and without `schema` the
-    first file if it is CSV.
+    does not fit the first one's. From a checkpoint it reads the files that it began with, which later ones may follow,
+    unread; it ends with WA-3031 where others are before them or in their place, by their names, lengths and parts. Cost
+    here: the footer of every Parquet and Arrow file, and without `schema` the first file if it is CSV.
     """
     if not isinstance(env, StreamExecutionEnvironment):
         raise refused("env", env, "give a StreamExecutionEnvironment, as local_environment() makes one")
@@ -76,8 +79,13 @@ def read_files(
     for file in files:
         if file.system not in systems:
             systems.append(file.system)
-    splits = [split for file in files for split in _splits(file, systems.index(file.system))]
+    splits, parts = list[str](), list[str]()
+    for file in files:
+        of_file = _splits(file, systems.index(file.system))
+        splits += of_file
+        parts += [f"{Path(file.path).name} {file.size} {place}" for place in range(len(of_file))]
     numbers = split_stream(env, splits, splits_per_checkpoint=splits_per_checkpoint, name=name)
+    numbers = _of_one_list(numbers, parts, name)
     asked = schema is not None or not files[0].path.endswith((".csv", ".csv.gz"))
     schema = _schema(files[0]) if schema is None else schema
     return Blocks(numbers, schema, ReadSplit(schema, tuple(systems), asked))
@@ -169,6 +177,17 @@ def _conformed(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
             yield rows.slice(start, size)
 
 
+def _of_one_list(splits: DataStream, parts: Sequence[str], name: str) -> DataStream:
+    """Splits whose source has a position in a list of these parts: a job that continues with another one ends. Folders
+    do not tell parts from others: files may be moved."""
+    other = EngineError(
+        Code.OTHER_REPLAY,
+        f"the checkpoint belongs to other files of {name!r}, or to these in another order",
+        "restore them, or start without a checkpoint; more files may only follow those that were there",
+    )
+    return followed_by(splits._j_data_stream, "SplitList", [str(other), *parts], f"{name}-list", parallelism=1)
+
+
 def _splits(file: File, system: int = 0) -> list[str]:
     groups: Sequence[int | None] = [None]
     with _readable(file):
@@ -208,5 +227,5 @@ def _arrow(file: File) -> Iterator[pa.ipc.RecordBatchFileReader]:
 
 
 def _csv(file: File) -> CsvFile:
-    system, path = file
+    system, path, _ = file
     return CsvFile(path, lambda: system.open_input_stream(path), lambda: system.open_input_file(path))

@@ -22,10 +22,11 @@ LOCAL = fs.LocalFileSystem()
 
 
 class File(NamedTuple):
-    """A file by its path on its file system."""
+    """A file by its path on its file system; `size`: its bytes."""
 
     system: fs.FileSystem
     path: str
+    size: int = 0
 
 
 def listed(paths: str | Path | Sequence[str | Path], filesystem: Any = None) -> list[File]:
@@ -40,7 +41,7 @@ def listed(paths: str | Path | Sequence[str | Path], filesystem: Any = None) -> 
     for path in paths:
         try:
             system, at = _placed(os.fspath(path), filesystem)
-            found += [File(system, file) for file in _expanded(system, at)]
+            found += [File(system, file, size) for file, size in _expanded(system, at)]
         except (OSError, pa.ArrowException, ImportError, ValueError) as error:
             hint = "give files, folders or globs of this machine, or of a file system that pyarrow or fsspec knows"
             raise InputError(Code.UNREADABLE_FILE, f"{shown(path)} cannot be listed: {error}", hint) from error
@@ -106,22 +107,29 @@ def _cut(path: str) -> tuple[str, str, str]:
     return path, "", ""
 
 
-def _expanded(system: fs.FileSystem, path: str) -> list[str]:
+def _expanded(system: fs.FileSystem, path: str) -> list[tuple[str, int]]:
+    """Paths of files, and their bytes."""
     (info,) = system.get_file_info([path])
     if info.type is fs.FileType.File:
-        return [path]
+        return [(path, info.size)]
     if info.type is fs.FileType.Directory:
-        return sorted(file for file in _files(system, path) if file.endswith(KINDS))
+        inside = [each for each in system.get_file_info(fs.FileSelector(path)) if each.is_file]
+        marks = ("_", ".")  # of other programs
+        return sorted(
+            (each.path, each.size)
+            for each in inside
+            if each.path.endswith(KINDS) and not each.base_name.startswith(marks)
+        )
     folder, _, pattern = _cut(path)
     return sorted(set(_matching(system, folder, pattern.split("/")))) if pattern else []
 
 
-def _matching(system: fs.FileSystem, folder: str, patterns: list[str]) -> list[str]:
+def _matching(system: fs.FileSystem, folder: str, patterns: list[str]) -> list[tuple[str, int]]:
     """Files of a folder that match a glob, one pattern for each folder on the way; hidden ones only by name. `**`
     stands for any number of folders, links to folders left out."""
     pattern, *rest = patterns
     wanted = fs.FileType.Directory if rest else fs.FileType.File
-    found: list[str] = []
+    found: list[tuple[str, int]] = []
     if pattern == "**":
         found += _matching(system, folder, rest or ["*"])
     for info in system.get_file_info(fs.FileSelector(folder or "/", allow_not_found=True)):
@@ -130,9 +138,5 @@ def _matching(system: fs.FileSystem, folder: str, patterns: list[str]) -> list[s
             if info.type is fs.FileType.Directory and not hidden and not os.path.islink(info.path):
                 found += _matching(system, info.path, patterns)
         elif info.type is wanted and not hidden and fnmatchcase(info.base_name, pattern):
-            found += _matching(system, info.path, rest) if rest else [info.path]
+            found += _matching(system, info.path, rest) if rest else [(info.path, info.size)]
     return found
-
-
-def _files(system: fs.FileSystem, folder: str) -> list[str]:
-    return [info.path for info in system.get_file_info(fs.FileSelector(folder)) if info.type is fs.FileType.File]
