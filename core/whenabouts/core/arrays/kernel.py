@@ -22,6 +22,7 @@ from numba.core.registry import CPUDispatcher
 from whenabouts.core.arrays.interpreted_kernel import MOST_SECONDS, MOST_SECONDS_CACHED, Interpreted
 from whenabouts.core.arrays.kernel_cache import KernelCache
 from whenabouts.core.arrays.kernel_parts import digest_of_parts
+from whenabouts.core.arrays.signals_held import signals_held
 
 # A thread that imports a part of numba first holds the lock of the part and waits for that of numba. Another one that
 # imports numba holds that and waits for the part's: Python then lets one of the imports fail. Whoever begins with the
@@ -75,9 +76,10 @@ class Kernel(CPUDispatcher):
             with _compiled_once(cache):
                 if cache is None or not cache.is_filled():
                     _LOG.info("compiling %s", self.py_func.__name__)
-                self.compile(self._declared)
-            self.disable_compile()
-            self._interpreted = None
+                with signals_held():
+                    self.compile(self._declared)
+                    self.disable_compile()
+                    self._interpreted = None
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Of a call by another kernel, which is being compiled."""

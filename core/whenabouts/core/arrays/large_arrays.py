@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from whenabouts.core.arrays.signals_held import signals_again
 from whenabouts.core.memory_limits import bytes_set
 
 MEBIBYTES = "WHENABOUTS_KEPT_MEMORY"
@@ -143,7 +144,8 @@ class Kept:
         if size > most:
             return
         if self._offered:
-            _offer(block)
+            with signals_again():  # it takes a while
+                _offer(block)
         if not self._lock.acquire(blocking=False):
             return
         try:
