@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -96,6 +97,52 @@ def test_an_interrupt_while_memory_is_given_back_is_not_lost() -> None:
             let_one_die()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_each_of_several_signals_counts() -> None:
+    handled = []
+
+    def handle(number: int, _frame: object) -> None:
+        handled.append(number)
+        raise KeyboardInterrupt
+
+    def raise_each() -> None:
+        with signals_held():
+            for number in before:
+                signal.raise_signal(number)
+            assert not handled
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            raise_each()
+        assert handled == list(before)
+        assert all(signal.getsignal(number) is handle for number in before)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_signal_while_handlers_are_put_back_counts_and_they_are_put_back() -> None:
+    set_, pending = signal.signal, [signal.SIGINT, signal.SIGTERM]
+
+    def handle(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    def interrupted(number: int, handler: Any) -> object:
+        if handler is handle and pending:  # as one that has just come: Python handles it before it takes the handler
+            signal.raise_signal(pending.pop())
+        return set_(number, handler)
+
+    before = {number: set_(number, handle) for number in pending}
+    try:
+        with patch.object(signal, "signal", interrupted), pytest.raises(KeyboardInterrupt), signals_held():
+            pass
+        assert not pending
+        assert all(signal.getsignal(number) is handle for number in before)
+    finally:
+        for number, handler in before.items():
+            set_(number, handler)
 
 
 def test_in_another_thread_signals_are_left_alone() -> None:

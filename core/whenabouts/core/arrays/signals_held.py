@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -34,15 +34,19 @@ def signals_again() -> AbstractContextManager[None]:
 
 @contextmanager
 def _kept(after: Callable[[int, FrameType | None, _Handler], Any]) -> Iterator[None]:
-    """Call `after` with each signal that arrives, and the handler that it would have had. In other threads than the
-    main one, where none is handled, nothing happens."""
+    """Call `after` with each signal that arrives, and the handler that it would have had, also if an earlier one
+    raises. In other threads than the main one, where none is handled, nothing happens."""
     came: list[tuple[int, FrameType | None]] = []
     before: dict[int, _Handler] = {}
+    is_over = False
 
     def keep(number: int, frame: FrameType | None) -> None:
-        came.append((number, frame))
+        if is_over:  # while the handlers are put back
+            before[number](number, frame)
+        else:
+            came.append((number, frame))
 
-    if threading.current_thread() is threading.main_thread():
+    if threading.get_ident() == threading.main_thread().ident:
         for number in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
             if callable(handler):  # not the system's
@@ -51,7 +55,18 @@ def _kept(after: Callable[[int, FrameType | None, _Handler], Any]) -> Iterator[N
     try:
         yield
     finally:
-        for held, handler in before.items():
-            signal.signal(held, handler)
-        for arrived, frame in came:
-            after(arrived, frame, before[arrived])
+        is_over = True
+        with ExitStack() as last:  # calls the latest first, and all of them
+            for arrived, frame in reversed(came):
+                last.callback(after, arrived, frame, before[arrived])
+            for held, handler in before.items():
+                last.callback(_put_back, held, handler, keep)
+
+
+def _put_back(number: int, handler: _Handler, instead_of: _Handler) -> None:
+    """Python handles a signal that has just come before it takes the handler, and leaves off if that raises."""
+    try:
+        signal.signal(number, handler)
+    finally:
+        if signal.getsignal(number) is instead_of:
+            _put_back(number, handler, instead_of)
