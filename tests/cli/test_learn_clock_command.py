@@ -154,7 +154,7 @@ def bent(left: IntArray) -> IntArray:
 REFUSED: dict[str, tuple[Callable[[np.random.Generator, IntArray], IntArray], str, str, str]] = {
     "one table twice": (lambda rng, t: t, "", "no_resolution", "All 2,000 left times are among the right ones"),
     "hardly any overlap": (lambda rng, t: t + 24 * HOUR - 60_000_000, "", "too_few", "in common, and max_offset is 10"),
-    "few rows": (lambda rng, t: t[:19], "", "too_few", "19 right ones; 20 are needed"),
+    "few rows": (lambda rng, t: t[:19], "", "too_few", "20 usable rows a side are needed; found: 2,000 left, 19 right"),
     "periodic": (lambda rng, t: minutes(rng) + 7_000_000, "", "ambiguous", "The offset is known modulo 1"),
     "a step": (lambda rng, t: bent(t), "", "wanders", "a step or kink at 2023-11-15T"),
     "offset at its bound": (lambda rng, t: t + 600_000_000, "", "at_bound", "max_offset is 10 min: widen"),

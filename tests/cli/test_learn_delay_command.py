@@ -89,8 +89,8 @@ def test_a_refusal_is_reported_and_exits_with_1(cli: Cli, tmp_path: Path) -> Non
     (tmp_path / "l.csv").write_text("id,t\n1,5\n2,7\n")
     done = cli(f"{LEARN} -o clock.json --html page.html")
     assert done.exit_code == 1
-    assert "20 are needed" in done.stdout
-    assert "20 are needed" in (tmp_path / "page.html").read_text()
+    assert "20 pairs are needed" in done.stdout
+    assert "20 pairs are needed" in (tmp_path / "page.html").read_text()
     used = cli(f"{JOIN} --left-time t --right-time learned:clock.json:u")
     assert (used.exit_code, "WA-2221: too_few" in used.stderr) == (2, True)
 

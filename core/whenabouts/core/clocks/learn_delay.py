@@ -220,8 +220,8 @@ def _refusal(pairs: _Pairs, duplicates: str) -> tuple[str, str] | None:
         )
     fewest = min((int(np.sum(pairs.kinds == number)) for number in range(len(pairs.names))), default=0)
     if fewest < FEWEST_PAIRS:
-        what = "pairs" if len(pairs.names) == 1 else "pairs of a kind"
-        return "too_few", f"There are {fewest:,} {what}; {FEWEST_PAIRS} are needed."
+        of_what = "" if len(pairs.names) == 1 else " of each kind"
+        return "too_few", f"{FEWEST_PAIRS} pairs{of_what} are needed; found: {fewest:,}."
     if pairs.left[0] == pairs.left[-1]:
         return "too_few", f"All {n:,} left times are equal: they say nothing about what changes with time."
     if not np.any(pairs.left - pairs.right):

@@ -71,7 +71,7 @@ def unfit(pairs: Streams, max_offset_us: int) -> tuple[str, str] | None:
     if min(counts) < FEWEST_ROWS:
         return (
             "too_few",
-            f"There are {counts[0]:,} usable left rows and {counts[1]:,} right ones; {FEWEST_ROWS} are needed.",
+            f"{FEWEST_ROWS} usable rows a side are needed; found: {counts[0]:,} left, {counts[1]:,} right.",
         )
     first, last = (
         [pick(int(pair[side][at]) for pair in pairs) for side in (0, 1)] for pick, at in ((min, 0), (max, -1))

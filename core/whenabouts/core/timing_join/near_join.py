@@ -27,9 +27,9 @@ from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
 from whenabouts.core.times.limits import ALWAYS_US, FARTHEST_US, NEVER_US
 from whenabouts.core.timing_join.candidate_ranges import Sides
 from whenabouts.core.timing_join.length_classes import NO_KINDS, RowKinds
-from whenabouts.core.timing_join.near_pairs import MANY, RUN, fill_near_pairs, keys_in_order, rows_in_order
+from whenabouts.core.timing_join.near_pairs import MANY, fill_near_pairs, keys_in_order, rows_in_order
 from whenabouts.core.timing_join.pair_decision import KindThresholds
-from whenabouts.core.timing_join.pair_fill import PASSED, STATE_SLOTS
+from whenabouts.core.timing_join.pair_fill import PASSED, RUN, STATE_SLOTS
 from whenabouts.core.timing_join.range_search import locate, scatter_rows
 from whenabouts.core.timing_join.short_fill import MOST_CANDIDATES
 
@@ -223,6 +223,7 @@ def _filled(search: _Search, part: slice, given: NDArray[np.int32] | None, most:
 
 
 def _room(pairs: int) -> Pairs:
+    """For so many pairs, and for what the kernel writes beyond the last short run."""
     return large_array(pairs + RUN, np.int32), large_array(pairs + RUN, np.int32)
 
 

@@ -23,7 +23,7 @@ from whenabouts.core.arrays.jit import (
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.probability.satisfaction_probability import fill_probabilities_at
 from whenabouts.core.timing_join.pair_decision import KIND_THRESHOLDS, KindThresholds, fill_decisions_at
-from whenabouts.core.timing_join.pair_fill import PASSED, PROBED, TAKEN
+from whenabouts.core.timing_join.pair_fill import PASSED, PROBED, RUN, TAKEN
 
 PAIRS_AT_ONCE = 1 << 10
 """Rows with so many candidates are decided together, then written: they stay in the first-level cache."""
@@ -32,9 +32,6 @@ _MOST_DOUBTS = 2 * PAIRS_AT_ONCE + 1
 """Of rows decided together, and room for one more to be written."""
 
 NO_ROOM, MANY = -1, -2
-
-RUN = 8
-"""Runs up to this length are written with a constant number of elements: outputs have room for one more."""
 
 
 @compiled((READ_INT64, READ_INT32, READ_INT64, WRITE_INT64, WRITE_INT64))
