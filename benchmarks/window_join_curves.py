@@ -19,7 +19,7 @@ import pyarrow as pa
 from curves import draw
 from measuring import Suite
 from simulation import SECOND, Tick, simulate
-from window_join import cpu, streams, uniform_clique
+from window_join import FIRST, cpu, streams, uniform_clique
 
 from whenabouts.core import Point
 from whenabouts.core.local import run
@@ -59,7 +59,7 @@ def ticks(
     """The arrivals of each tick; `settle`: followed by a step with the progress of every stream, which FEW needs."""
     times = [table.column("t").to_numpy() for table in tables.values()]
     passed = NO_WATERMARK
-    for now in range(tick, int(max(t[-1] for t in times)), tick):
+    for now in range(FIRST + tick, int(max(t[-1] for t in times)), tick):
         arrivals = []
         for place, (table, t) in enumerate(zip(tables.values(), times, strict=True)):
             first, last = np.searchsorted(t, [now - tick, now])
