@@ -46,6 +46,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "window_join_curves": (None, ""),
     "coalesce": ("--rows 1000000", ""),
     "coalesce_stream": ("", ""),
+    "early_answers": (None, ""),
     "extent_complexity": (None, ""),
     "sliding_aggregate": ("--groups 20", ""),
     "planner_figures": ("", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,3 +76,9 @@ def test_the_hash_of_the_sources_follows_the_benchmarks(
     assert run.sources() == before
     script.write_text("2\n")
     assert run.sources() != before
+
+
+def test_the_full_run_measures_whatever_is_promised() -> None:
+    """Each suite is the figures of the script of its name."""
+    promises = tomllib.loads((SCRIPT.parent / "promises.toml").read_text(encoding="utf-8"))["promise"]
+    assert {promise["suite"] for promise in promises} <= set(run.RUNS)
