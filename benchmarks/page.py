@@ -140,7 +140,8 @@ def summary_part(promises: Sequence[Promise], suites: Mapping[str, Series]) -> s
     for promise, ratio in found.items():
         if promise not in met:
             said = "not measured" if ratio is None else _ratio(ratio)
-            lines.append(f"- {promise.says}: {said}, promised is {promise.wanted()}.")
+            elsewhere = f" (on another machine, {promise.elsewhere})" if promise.elsewhere else ""
+            lines.append(f"- {promise.says}: {said}, promised is {promise.wanted()}{elsewhere}.")
     return "\n".join(lines) + "\n" if len(lines) > 1 else lines[0].partition(" Those")[0] + "\n"
 
 

@@ -80,7 +80,7 @@ def test_a_promise_that_was_not_measured_is_shown(page: ModuleType, measuring: M
     peers = ["w / fast", "w / slow"]
     promises = [
         page.Promise("kept", "s", "w / ours", peers, at_least=5),
-        page.Promise("broken", "s", "w / ours", peers, at_least=6),
+        page.Promise("broken", "s", "w / ours", peers, at_least=6, elsewhere="AMD: 7"),
         page.Promise("turned round", "s", "w / ours", peers, at_most=0.5),
         page.Promise("missing", "s", "w / other", peers, at_least=1),
     ]
@@ -95,7 +95,7 @@ def test_a_promise_that_was_not_measured_is_shown(page: ModuleType, measuring: M
     assert "not measured" in rows["missing"]
     summary = page.summary_part(promises, suites)
     assert "2 of 4 promised ratios are met" in summary.replace("**", "")
-    assert "- broken: 5 (4 to 6), promised is at least 6." in summary
+    assert "- broken: 5 (4 to 6), promised is at least 6 (on another machine, AMD: 7)." in summary
     assert "- missing: not measured" in summary
     assert "kept" not in summary
     assert page.summary_part(promises[:1], suites) == "**1 of 1 promised ratios are met.**\n"
