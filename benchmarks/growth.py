@@ -103,7 +103,7 @@ def by_length(suite: Suite, most: int) -> None:
         suite.record(f"length of a stream / {rows}", [spent], rows_in=2 * rows, rows_out=pairs, state_bytes=held)
         click.echo(f"length / {rows}: {spent:.2f} CPU-s, {pairs:,} out, at most {held:,} bytes of state")
         points.append((rows, 1e9 * spent / (2 * rows + pairs)))
-    _tell(suite, "Length of a stream", points, "rows of a side", "A stream with durable state that goes on and on")
+    _tell(suite, "Length of a stream", points, "rows of a side", "A stream with durable state, ever longer")
 
 
 def stream(rows: int) -> tuple[float, int, int]:

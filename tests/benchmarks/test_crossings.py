@@ -8,14 +8,11 @@ from types import ModuleType
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "benchmarks"
-
 pytest.importorskip("pyperf")
 
 
 @pytest.fixture
-def crossings(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+def crossings() -> ModuleType:
     return importlib.import_module("crossings")
 
 

@@ -19,8 +19,7 @@ pytest.importorskip("tabulate")
 
 
 @pytest.fixture
-def measuring(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+def measuring() -> ModuleType:
     return importlib.import_module("measuring")
 
 

@@ -11,15 +11,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "benchmarks"
-
 pytest.importorskip("pyperf")
 pytest.importorskip("tabulate")
 
 
 @pytest.fixture
-def clicks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+def clicks() -> ModuleType:
     return importlib.import_module("clicks")
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 
 pytest.importorskip("pyperf")
 
 
 @pytest.fixture
-def curves(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+def curves() -> ModuleType:
     return importlib.import_module("window_join_curves")
 
 
