@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 from whenabouts.core.arrays.jit import INT64, READ_BOOL, READ_INT32, READ_INT64, WRITE_INT32, WRITE_INT64, compiled
 from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.past_caches import put
+from whenabouts.core.arrays.prefetch import prefetch
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
+
+_AHEAD = 128
+"""So many rows before it is written, a value is requested."""
 
 
 @compiled((READ_INT64, READ_INT32, WRITE_INT64))
@@ -35,8 +39,10 @@ def gather_output(values: IntArray, at: NDArray[np.int32], out: IntArray) -> Non
     >>> out.tolist()
     [8, 7, 8]
     """
+    last = at.size - 1
     for i in range(at.size):
-        put(out, np.uint64(i), values[np.uint32(at[i])])
+        prefetch(values, np.uint64(np.uint32(at[np.uint64(min(i + _AHEAD, last))])))
+        put(out, np.uint64(i), values[np.uint32(at[np.uint64(i)])])
 
 
 def gathered(values: IntArray, at: Positions) -> IntArray:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.record_batches import MOST_ROWS, too_many
+from whenabouts.core.arrays.threads import each
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import Key, of_input
@@ -112,7 +113,7 @@ class Keys:
         if narrow is not None:
             values, low, high = narrow
             in_place = low >= 0 and high < 4 * sum(map(len, values))  # they are their own codes, without a copy
-            return values if in_place else [_less(each, low) for each in values]
+            return values if in_place else [_less(of_table, low) for of_table in values]
         lengths = [table.num_rows for table in tables]
         combined = np.zeros(sum(lengths), np.int64)
         columns = zip(*(self.of(first + number) for number in range(len(tables))), strict=True)
@@ -130,14 +131,14 @@ class Keys:
         narrow = self._narrow(tables, 0)
         if narrow is not None and narrow[2] - narrow[1] < MOST_ROWS:
             columns, low, _ = narrow
-            return [np.subtract(each, low, out=np.empty(len(each), np.int32), casting="unsafe") for each in columns]
+            return [np.subtract(of, low, out=np.empty(len(of), np.int32), casting="unsafe") for of in columns]
         codes = self.codes(tables)
-        if max(int(each.max(initial=0)) for each in codes) >= MOST_ROWS:
+        if max(int(of.max(initial=0)) for of in codes) >= MOST_ROWS:
             distinct = np.setdiff1d(np.concatenate(codes), [NULL_KEY])
             if len(distinct) > MOST_ROWS:
                 raise too_many(len(distinct), "keys")
-            codes = [np.where(each == NULL_KEY, NULL_KEY, np.searchsorted(distinct, each)) for each in codes]
-        return [each.astype(np.int32) for each in codes]
+            codes = [np.where(of == NULL_KEY, NULL_KEY, np.searchsorted(distinct, of)) for of in codes]
+        return [of.astype(np.int32) for of in codes]
 
     def _narrow(
         self, tables: Sequence[pa.RecordBatch | pa.Table], first: int
@@ -149,7 +150,7 @@ class Keys:
         if any(column.type != pa.int64() or column.null_count for column in columns):
             return None
         values = [np.asarray(column.to_numpy()) for column in columns]
-        ends = [extremes(each) for each in values if len(each)]
+        ends = each(extremes, filter(len, values), sum(map(len, values)))
         if not ends:
             return None
         low, high = min(low for low, _ in ends), max(high for _, high in ends)

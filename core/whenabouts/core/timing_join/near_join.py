@@ -78,7 +78,7 @@ def near_pairs(sides: Sides, of: RowKinds | None) -> tuple[Pairs, IntArray] | No
     ranges = None
     if search.base is not None:
         ranges = large_array(4 * rows, np.int32).reshape(rows, 4)
-        each(lambda part: _scatter(search, part, ranges), cuts(rows))
+        each(lambda part: _scatter(search, part, ranges), cuts(rows, per_thread=2))
     found = each(lambda part: _filled(search, part, ranges, most), cuts(rows, per_thread=4))
     parts = [part for part in found if part is not None]
     if len(parts) < len(found):
@@ -145,7 +145,7 @@ def _ranges(search: _Search, part: slice) -> Iterator[tuple[NDArray[np.int32], N
     """Positions and ranges of blocks of base rows in the order of the search, in arrays that are used again."""
     base, target, ordered = search.sides.base, search.target, search.base
     size = max(min(_ROWS_AT_ONCE, part.stop - part.start), 1)
-    bounds_of_some, ranges_of_some = np.empty((size, 4), np.int64), np.empty((size, 4), np.int32)
+    bounds_of_some, ranges_of_some = (large_array(4 * size, type_).reshape(size, 4) for type_ in (np.int64, np.int32))
     keys_of_some = np.zeros(size, np.int64)
     cursors = np.stack((target.starts[:-1], target.starts[:-1]))
     bounds_of = _bounds(search, size)
@@ -175,7 +175,7 @@ def _bounds(search: _Search, size: int) -> Callable[[slice, NDArray[np.int32], I
             fill_kind_bounds(anchors[rows], kind, ranges_of_kinds, out)
 
         return by_kind
-    times_of_some, one_kind = np.empty((2, size), np.int64), np.zeros(size, np.int32)
+    times_of_some, one_kind = large_array(2 * size, np.int64).reshape(2, size), np.zeros(size, np.int32)
 
     def by_midpoint(rows: slice, position: NDArray[np.int32], out: IntArray) -> None:
         if ordered is None:

@@ -20,6 +20,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64,
     compiled,
 )
+from whenabouts.core.arrays.prefetch import prefetch
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.probability.satisfaction_probability import fill_probabilities_at
 from whenabouts.core.timing_join.pair_decision import KIND_THRESHOLDS, KindThresholds, fill_decisions_at
@@ -30,6 +31,9 @@ PAIRS_AT_ONCE = 1 << 10
 
 _MOST_DOUBTS = 2 * PAIRS_AT_ONCE + 1
 """Of rows decided together, and room for one more to be written."""
+
+_AHEAD = 16
+"""So many rows before it, a row's first position is requested."""
 
 NO_ROOM, MANY = -1, -2
 
@@ -105,6 +109,8 @@ def fill_near_pairs(
         # What some rows have in doubt is decided first, so that no written pair has to move.
         after, candidates, doubts = row, 0, 0
         while after < len(ranges) and candidates <= PAIRS_AT_ONCE:
+            if after + _AHEAD < len(ranges):
+                prefetch(position, np.uint64(ranges[np.uint64(after + _AHEAD), 0]))
             i = np.uint64(after)  # unsigned: numba omits the test for negative indices
             outer_lo, sure_lo, sure_hi, outer_hi = ranges[i, 0], ranges[i, 1], ranges[i, 2], ranges[i, 3]
             count = np.int64(outer_hi) - outer_lo

@@ -232,22 +232,24 @@ class TimingJoinOperator:
         others = [arrival.block for arrival in arrivals if arrival.input != input]
         held: list[SegmentRows] = []
         stored: list[pa.RecordBatch] = []
-        if others and self._chooses(state, input, others):
-            stored = state.load_chosen(input, *self._reach(input, others), self.keys.among(input, others, 1 - input))
-        elif others:
-            held = state.load_marked(input, *self._reach(input, others))
-            if self._finalizer is not None:
-                held = [self._finalizer.wanted(each) for each in held]
-            stored = [each.rows.select(schema.names) for each in held]
+        if others and state.rows_of(input):
+            reach = self._reach(input, others)
+            if self._chooses(state.rows_within(input, *reach), others):
+                stored = state.load_chosen(input, *reach, self.keys.among(input, others, 1 - input))
+            else:
+                held = state.load_marked(input, *reach)
+                if self._finalizer is not None:
+                    held = [self._finalizer.wanted(each) for each in held]
+                stored = [each.rows.select(schema.names) for each in held]
         table = table_of([*stored, *(block for of, block in arrivals if of == input)], schema)
         return SideRows(table, *times(table), templates_of(table), sum(batch.num_rows for batch in stored), tuple(held))
 
-    def _chooses(self, state: SegmentedState, input: int, others: list[pa.RecordBatch]) -> bool:
+    def _chooses(self, stored: int, others: list[pa.RecordBatch]) -> bool:
         """Whether to leave out stored rows of other keys as they are read: where there are many, and no marks."""
         if self._finalizer is not None or not self.keys.names or self.query.strategy in WHOLE_BUFFER:
             return False
         many: int = max(MANY_ROWS, MANY_TIMES * sum(block.num_rows for block in others))
-        return state.rows_within(input, *self._reach(input, others)) > many
+        return stored > many
 
     def _reach(self, input: int, others: list[pa.RecordBatch]) -> tuple[int, int]:
         """The range of `t_max` in which rows of `input` can match rows of the other input's blocks."""

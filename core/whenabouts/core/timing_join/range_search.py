@@ -18,9 +18,11 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
+from whenabouts.core.arrays.prefetch import prefetch
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.times.limits import ALWAYS_US
 
+_AHEAD = 8  # rows before its search, the place where a row's search starts is requested
 _NEAR = 7  # how many values `_first_of_near` looks at
 
 
@@ -67,6 +69,10 @@ def locate(
     lower, upper = cursors[0], cursors[1]
     for i in range(bounds.shape[0]):
         k = base_key[i]
+        if gallop and i + _AHEAD < bounds.shape[0] and base_key[i + _AHEAD] != k:
+            soon = np.uint64(lower[base_key[i + _AHEAD]])
+            prefetch(axis, soon)
+            prefetch(axis, soon + np.uint64(8))
         first, last = target_starts[k], target_starts[k + 1]
         # An inclusive end is searched as the start of what follows; nothing follows ALWAYS_US.
         outer, sure, after_sure, after_outer = bounds[i, 0], bounds[i, 1], bounds[i, 2], bounds[i, 3]
