@@ -1,6 +1,6 @@
-"""A pytest plugin: of each test with several cases that only full runs have, a run takes half of the cases.
+"""A pytest plugin: of each test with several cases that only full runs have, a run takes a third of the cases.
 
-Which half the commit decides, so that runs of different commits cover all: `PYTHONPATH=.ci pytest -p turns_by_commit`.
+Which third the commit decides, so that runs of different commits cover all: `PYTHONPATH=.ci pytest -p turns_by_commit`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+TURNS = 3
+"""So many runs have all cases."""
 
-def half_of(commit: str) -> int:
-    """0 or 1, from a commit's hash."""
-    return int(commit, 16) % 2
+
+def turn_of(commit: str) -> int:
+    """Whose turn it is, 0 to `TURNS` - 1, from a commit's hash."""
+    return int(commit, 16) % TURNS
 
 
 def _group(item: pytest.Item) -> tuple[str, object]:
@@ -25,16 +28,16 @@ def _group(item: pytest.Item) -> tuple[str, object]:
 
 @pytest.hookimpl(trylast=True)  # when `-m` has chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out every second case of a test; a test with one case always runs."""
+    """Take every third case of a test; of two cases one in turn or none; a test with one case always runs."""
     root = Path(__file__).parent
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout
-    half, sizes, seen = half_of(commit), Counter(map(_group, items)), Counter[tuple[str, object]]()
+    turn, sizes, seen = turn_of(commit), Counter(map(_group, items)), Counter[tuple[str, object]]()
     chosen: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
         group = _group(item)
         seen[group] += 1
         takes_turns = item.get_closest_marker("full") is not None and sizes[group] > 1
-        (left_out if takes_turns and seen[group] % 2 == half else chosen).append(item)
+        (left_out if takes_turns and seen[group] % TURNS != turn else chosen).append(item)
     items[:] = chosen
     config.hook.pytest_deselected(items=left_out)
