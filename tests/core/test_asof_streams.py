@@ -253,10 +253,13 @@ def test_a_state_of_an_earlier_release_gets_its_marks_again() -> None:
     ids=str,
 )  # fmt: skip
 def test_what_decides_the_state_may_not_change(other: dict[str, object]) -> None:
-    schemas = [_side(1).schema, _side(2).schema]
-    before = identity_of(_query(tolerance=20), schemas, 4).to_json()
+    sides = [_side(1), _side(2)]
+    schemas, first, then = [side.schema for side in sides], _query(tolerance=20), _query(tolerance=20, **other)
+    before = identity_of(first, schemas, 4).to_json()
     with pytest.raises(wa.EngineError, match=f"WA-3032.*{next(iter(other))} was"):
-        identity_of(_query(tolerance=20, **other), schemas, 4).check(before)
+        identity_of(then, schemas, 4).check(before)
+    with pytest.raises(wa.EngineError, match=f"WA-3032.*{next(iter(other))} was"):
+        run_stream(first, [[side, side] for side in sides], changes={1: then})
     free = {"confidence": 0.9, "keep": "all", "probability": False, "lateness": 9, "max_candidates": 5, "tolerance": 5}
     identity_of(_query(**free, suffixes=("_l", "_r")), schemas, 4).check(before)
 

@@ -269,7 +269,7 @@ def test_queries_that_would_move_groups_to_other_buckets_are_refused() -> None:
     by_one = Coalesce(time="t", group="k", values="v", window=4, slide=2)
     first = SharedCoalescing(queries={"both": by_both})
     then = SharedCoalescing(queries={"both": by_both, "one": by_one})
-    with pytest.raises(EngineError, match=r"WA-3032: .* bucket a row is were k, g and are k "):
+    with pytest.raises(EngineError, match=r"WA-3032: .* the group columns that all queries have was k, g and is k "):
         run_stream(first, [files], changes={1: then}, buckets=2)
     assert run_stream(first, [files], changes={1: then}).output.num_rows > 0
 

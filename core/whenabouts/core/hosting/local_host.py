@@ -14,9 +14,9 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.threads import each
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
-from whenabouts.core.errors import Code, EngineError, NotFiniteWarning, QueryError
+from whenabouts.core.errors import Code, NotFiniteWarning, QueryError
 from whenabouts.core.hosting.host import warn_of_two_zones
-from whenabouts.core.hosting.query_identity import check_change
+from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import (
     END_OF_TIME,
@@ -166,20 +166,12 @@ class LocalHost:
     def change(self, query: Query) -> None:
         """Continue with another query over the same state.
 
-        Raises EngineError WA-3032 for one that would look for keys in other buckets, or read times of rows in state
-        otherwise. The next step raises QueryError WA-2007 for other output columns than before, unless the operator
-        refuses the state.
+        Raises EngineError WA-3032 for one that an engine would refuse at a restart from a checkpoint. The next step
+        raises QueryError WA-2007 for other output columns than before, unless the operator refuses the state.
         """
         operator = limited(query.operator(self._schemas, streaming=True), self._state_limit)
-        keys = [[each.keys.of(input) for input in range(len(self._schemas))] for each in (self.operator, operator)]
-        if len(self._stores) > 1 and keys[0] != keys[1]:
-            before, now = ([", ".join(of) or "none" for of in each] for each in keys)
-            raise EngineError(
-                Code.OTHER_QUERY,
-                f"the columns that say in which bucket a row is were {'; '.join(before)} and are {'; '.join(now)}",
-                "leave them as they are, or use one bucket",
-            )
-        check_change(self._query, query, len(self._stores))
+        before, now = (identity_of(each, self._schemas, len(self._stores)) for each in (self._query, query))
+        now.check(before.to_json())
         self._query, self.operator = query, operator
 
     def commit(self) -> _Commit:

@@ -96,16 +96,6 @@ def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Ide
     return Identity(VERSION, name, settings, columns, buckets, _implied(query, buckets))
 
 
-def check_change(before: Query, now: Query, buckets: int) -> None:
-    """Refuse, as EngineError WA-3032, a query that would read state otherwise than it was written.
-
-    Operators refuse state of other columns, modes and names of templates themselves.
-    """
-    differing = _of_both(_implied(before, buckets), _implied(now, buckets))
-    if differing:
-        raise _other("; ".join(differing))
-
-
 def check_buckets(found: int, asked: int) -> None:
     """Refuse, as EngineError WA-3003, a checkpoint of another number of buckets than the query asks for."""
     if found != asked:
