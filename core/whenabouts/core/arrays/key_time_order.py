@@ -116,7 +116,7 @@ def is_ascending(values: IntArray) -> bool:
     return bool(_is_ordered(np.ascontiguousarray(values), np.array([0, len(values)])))
 
 
-def nearly_in_order(values: IntArray) -> bool:
+def nearly_in_order(values: IntArray | NDArray[np.int32]) -> bool:
     """Whether rows are nearly sorted, judged by a sample of pairs that are a sixteenth of the block apart.
 
     >>> nearly_in_order(np.arange(1000) ^ 7), nearly_in_order(np.arange(1000)[::-1])

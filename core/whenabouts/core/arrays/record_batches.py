@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import compress, pairwise
 
@@ -213,10 +214,12 @@ def take_table(table: pa.Table, at: IntArray | NDArray[np.int32]) -> pa.Table:
     return pa.Table.from_batches(taken, table.schema)
 
 
-def take_columns(columns: Sequence[pa.ChunkedArray], at: NDArray[np.int32]) -> list[pa.Array]:
+def take_columns(
+    columns: Sequence[pa.ChunkedArray], at: NDArray[np.int32], besides: Sequence[Callable[[], None]] = ()
+) -> list[pa.Array]:
     """The values of several columns at these indices, which must be valid; by several threads if a step may use them.
 
-    O(indices) a column. Text must fit into one array (`long_text.fitting`).
+    O(indices) a column. Text must fit into one array (`long_text.fitting`). `besides`: other work for the same threads.
 
     >>> rows = pa.table({"a": [5, 6], "b": ["x", "y"]})
     >>> [found.to_pylist() for found in take_columns(rows.columns, np.array([1, 1], np.int32))]
@@ -224,7 +227,7 @@ def take_columns(columns: Sequence[pa.ChunkedArray], at: NDArray[np.int32]) -> l
     """
     found: list[pa.Array] = [None] * len(columns)
     # Parts of all columns at once, so that no thread waits at the end of each column.
-    tasks: list[Callable[[], None]] = []
+    tasks = [*besides]
     for number, column in enumerate(columns):
         if _is_plain(column):
             found[number], parts = _gathered(column.chunk(0), at)
@@ -274,10 +277,19 @@ def _gathered(column: pa.Array, at: NDArray[np.int32]) -> tuple[pa.Array, list[C
     from whenabouts.core.arrays.gather import gather, gather_output  # numba: imported when first needed
 
     out = large_array(len(at), np.int64)
-    values = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset) if len(column) else _EMPTY
-    fill = gather_output if len(at) >= _LARGE else gather
+    values, fill = _words(column), gather_output if len(at) >= _LARGE else gather
     work: list[Callable[[], None]] = [partial(fill, values, at[part], out[part]) for part in cuts(len(at))]
-    return pa.Array.from_buffers(column.type, len(at), [None, pa.py_buffer(out)]), work
+    return _of_words(column.type, out), work
+
+
+def _words(column: pa.Array) -> IntArray:
+    """The values of a plain column as integers."""
+    return np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset) if len(column) else _EMPTY
+
+
+def _of_words(type_: pa.DataType, words: IntArray) -> pa.Array:
+    """A plain column of these values."""
+    return pa.Array.from_buffers(type_, len(words), [None, pa.py_buffer(words)])
 
 
 def _take(column: pa.ChunkedArray, at: NDArray[np.int32], found: list[pa.Array], number: int) -> None:
@@ -285,8 +297,43 @@ def _take(column: pa.ChunkedArray, at: NDArray[np.int32], found: list[pa.Array],
     found[number] = pc.take(column.chunk(0), pa.array(at), boundscheck=False) if one else take_by_chunk(column, at)
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Plain columns of a table whose values lie side by side in `rows`."""
+
+    names: tuple[str, ...]
+    rows: IntArray
+
+
+SideBySide = Mapping[str, _Group]
+"""By column, the group that it belongs to."""
+
+
+def side_by_side(table: pa.Table, names: Iterable[str], at: NDArray[np.int32]) -> SideBySide:
+    """Copies of those columns whose rows `at` are gathered faster from memory where a row's values lie side by side.
+
+    None unless the rows are many, come in no order, and are each wanted once or more on average. O(rows of the table).
+    """
+    schema = table.schema
+    sources = dict.fromkeys(source_of(schema, name) for name in names)
+    plain = [name for name in sources if _is_plain(table.column(name))]
+    if len(plain) < 2 or len(at) < max(table.num_rows, _LARGE) or table.num_rows < _LARGE:
+        return {}
+    from whenabouts.core.arrays.key_time_order import nearly_in_order  # numba: imported when first needed
+    from whenabouts.core.arrays.side_by_side import WIDTH, laid
+
+    if nearly_in_order(at):
+        return {}
+    number = -(-len(plain) // WIDTH)
+    parts = [tuple(plain[place::number]) for place in range(number)]  # of equal size, so none has one column
+    groups = [_Group(part, laid([_words(table.column(name).chunk(0)) for name in part])) for part in parts]
+    return {name: group for group in groups for name in group.names}
+
+
 class RowsAt:
     """The columns of a table at some rows, each gathered when it is first asked for, and copies of it with it.
+
+    `together`: columns that are gathered at once.
 
     >>> schema = pa.schema([pa.field("us", pa.int64()), copy_of(pa.field("t", pa.timestamp("us")), "us")])
     >>> us = pa.array([5, 6])
@@ -295,8 +342,8 @@ class RowsAt:
     ([6], True)
     """
 
-    def __init__(self, table: pa.Table, at: NDArray[np.int32]) -> None:
-        self._table, self._at = table, at
+    def __init__(self, table: pa.Table, at: NDArray[np.int32], together: SideBySide | None = None) -> None:
+        self._table, self._at, self._together = table, at, together or {}
         self._gathered: dict[str, pa.Array] = {}
 
     def __getitem__(self, name: str) -> pa.Array:
@@ -309,10 +356,22 @@ class RowsAt:
         sources = [source_of(schema, name) for name in names]
         wanted = [source for source in dict.fromkeys(sources) if source not in self._gathered]
         if wanted:
-            taken = take_columns([self._table.column(source) for source in wanted], self._at)
-            self._gathered.update(zip(wanted, taken, strict=True))
+            groups = {id(group): group for source in wanted if (group := self._together.get(source))}.values()
+            tasks = [task for group in groups for task in self._begun(group)]
+            alone = [source for source in wanted if source not in self._together]
+            taken = take_columns([self._table.column(source) for source in alone], self._at, tasks)
+            self._gathered.update(zip(alone, taken, strict=True))
         found = [(self._gathered[source], schema.field(name).type) for name, source in zip(names, sources, strict=True)]
         return [column if column.type == type_ else column.view(type_) for column, type_ in found]
+
+    def _begun(self, group: _Group) -> list[Callable[[], None]]:
+        """The columns of a group, and the work that fills them."""
+        from whenabouts.core.arrays.side_by_side import gathering  # numba: imported when first needed
+
+        out = [large_array(len(self._at), np.int64) for _ in group.names]
+        for name, words in zip(group.names, out, strict=True):
+            self._gathered[name] = _of_words(self._table.schema.field(name).type, words)
+        return gathering(group.rows, self._at, out)
 
 
 def has_copies(schema: pa.Schema, names: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ KERNELS = (
     "arrays.grouped_words",
     "arrays.integer_powers",
     "arrays.key_time_order",
+    "arrays.side_by_side",
     "arrays.slab_pool",
     "arrays.value_order",
     "asof_join.candidates",

@@ -11,7 +11,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.long_text import Taken, fitting
-from whenabouts.core.arrays.record_batches import RowsAt, one_chunk, pieces, take_columns, take_columns_or_null
+from whenabouts.core.arrays.record_batches import (
+    RowsAt,
+    one_chunk,
+    pieces,
+    side_by_side,
+    take_columns,
+    take_columns_or_null,
+)
 from whenabouts.core.errors import Code, QueryError
 
 ROWS_PER_BATCH = 1 << 20
@@ -83,8 +90,9 @@ class PairColumns:
         """The pairs' rows. O(pairs), independent of the size of the inputs if each is in one chunk."""
         left_rows, right_rows = pairs
         taken = _taken(left, self._left, left_rows) + _taken(right, self._right, right_rows)
+        together = side_by_side(left, self._left, left_rows), side_by_side(right, self._right, right_rows)
         for piece in self._pieces(len(left_rows), taken):
-            lefts, rights = RowsAt(left, left_rows[piece]), RowsAt(right, right_rows[piece])
+            lefts, rights = RowsAt(left, left_rows[piece], together[0]), RowsAt(right, right_rows[piece], together[1])
             columns = lefts.columns(self._left) + rights.columns(self._right)
             yield batch_of(self.schema, columns, extra, piece, (lefts, rights))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.long_text import fitting
-from whenabouts.core.arrays.record_batches import RowsAt, pieces
+from whenabouts.core.arrays.record_batches import RowsAt, pieces, side_by_side
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.joins.output_columns import Extra, batch_of, check_names, rows_per_batch
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN
@@ -55,8 +55,12 @@ class CombinationColumns:
         """The rows of combinations; `at[s]` are their positions in the table of stream s. O(rows)."""
         streams = list(zip(tables, self._columns, at, strict=True))
         taken = [(table.column(name), positions) for table, names, positions in streams for name in names]
+        together = [side_by_side(table, names, positions) for table, names, positions in streams]
         for piece in fitting([*pieces(len(at[0]), self._rows_per_batch)], taken):
-            rows = [RowsAt(table, positions[piece]) for table, positions in zip(tables, at, strict=True)]
+            rows = [
+                RowsAt(table, positions[piece], groups)
+                for table, positions, groups in zip(tables, at, together, strict=True)
+            ]
             columns = [column for of, names in zip(rows, self._columns, strict=True) for column in of.columns(names)]
             yield batch_of(self.schema, columns, extra, piece, rows)
 
