@@ -1,14 +1,14 @@
 """Sorts values together with their keys and positions.
 
 Values are first divided into stretches of equal width, with all that belongs to them (one pass of a radix sort). Each
-stretch is then sorted: numpy's vectorised sort of one number is many times faster than any argsort, and to gather
-what belongs to the values costs little within the processor's cache. Over a whole block it would be a cache miss for
-each value.
+stretch is then sorted by radix, as words of a value and its index, and what belongs to the values is gathered: this
+costs little within the processor's cache. Over a whole block it would be a cache miss for each value. numpy's sort is
+not used: on some processors it takes ten times as long as on others (decision 0040).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,11 @@ _MOST_STRETCHES = 64
 
 _CROWDED = 1 << 20
 """A stretch of more values is divided further: there are many values, or many are near each other."""
+
+_WORD_BITS = 63
+
+_DIGIT = 9
+"""Bits of a digit, at most: for each of its values there is a place that is written to."""
 
 _NO_KEY = np.empty(0, np.int32)
 
@@ -112,15 +117,15 @@ class _Scratch:
     """Memory for sorting one stretch after the other."""
 
     def __init__(self) -> None:
-        self._packed = np.empty(0, np.int64)
+        self._words = np.empty(0, np.int64)
         self._key, self._position = np.empty(0, np.int32), np.empty(0, np.int32)
 
     def of(self, n: int) -> tuple[IntArray, Numbers32, Numbers32]:
-        """Room for n packed numbers, keys and positions."""
-        if n > len(self._packed):
-            self._packed = np.empty(n + n // 2, np.int64)
+        """Room for twice n words, n keys and n positions."""
+        if n > len(self._key):
+            self._words = np.empty(2 * (n + n // 2), np.int64)
             self._key, self._position = (np.empty(n + n // 2, np.int32) for _ in range(2))
-        return self._packed[:n], self._key[:n], self._position[:n]
+        return self._words[: 2 * n], self._key[:n], self._position[:n]
 
 
 def _sort_stretch(of: _Rows, low: int, span: int, scratch: _Scratch) -> None:
@@ -129,14 +134,14 @@ def _sort_stretch(of: _Rows, low: int, span: int, scratch: _Scratch) -> None:
     if span == 0:
         return
     bits = max(len(values) - 1, 1).bit_length()
-    if span.bit_length() + bits > 63:
+    if span.bit_length() + bits > _WORD_BITS:
         order = np.argsort(values, kind="stable")
         of.fill(_Rows(values[order], key[order] if len(key) else key, position[order]))
         return
-    packed, key_before, position_before = scratch.of(len(values))
-    _pack(values, low, bits, packed)
-    packed.sort()
-    _unpack(packed, low, bits, key_before, position_before, values, key, position)
+    words, key_before, position_before = scratch.of(len(values))
+    _pack(values, low, bits, words)
+    found = _sort_words(words, len(values), bits, span.bit_length())
+    _unpack(words[found : found + len(values)], low, bits, key_before, position_before, values, key, position)
 
 
 @compiled((READ_INT64, INT64, INT64, WRITE_INT64))
@@ -171,10 +176,46 @@ def _divide(
 
 
 @compiled((READ_INT64, INT64, INT64, WRITE_INT64))
-def _pack(values: IntArray, low: int, bits: int, packed: IntArray) -> None:
-    """Numbers that sort by value, then by index: the index is in the lowest bits."""
+def _pack(values: IntArray, low: int, bits: int, words: IntArray) -> None:
+    """Words of values and, in the lowest bits, their indices; there is room behind them."""
     for i in range(values.size):
-        packed[i] = ((values[i] - low) << bits) | i
+        words[i] = ((values[i] - low) << bits) | i
+
+
+@compiled(INT64(WRITE_INT64, INT64, INT64, INT64))
+def _sort_words(words: IntArray, n: int, first: int, bits: int) -> Any:
+    """Sort the first n words by `bits` of their bits, from bit `first` on; equal ones stay in their order.
+
+    By radix, from the lowest digit on, each time from one half of `words` to the other; returns where they end up.
+    """
+    passes = (bits + _DIGIT - 1) // _DIGIT
+    digit = (bits + passes - 1) // passes
+    mask = np.uint64((1 << digit) - 1)
+    counts = np.zeros((passes, 1 << digit), np.int32)
+    for i in range(n):
+        word = np.uint64(words[i]) >> np.uint64(first)
+        for at in range(passes):
+            counts[at, word & mask] += 1
+            word >>= np.uint64(digit)
+    from_, to = 0, n
+    for at in range(passes):
+        free = counts[at]
+        shift = np.uint64(first + at * digit)
+        if free[(np.uint64(words[from_]) >> shift) & mask] == n:
+            continue  # all have the same digit
+        before = 0
+        for of in range(free.size):
+            count = free[of]
+            free[of] = before
+            before += count
+        for i in range(from_, from_ + n):
+            word = words[i]
+            into = (np.uint64(word) >> shift) & mask
+            place = free[into]
+            free[into] = place + 1
+            words[np.uint64(to + place)] = word
+        from_, to = to, from_
+    return from_
 
 
 @compiled((READ_INT64, INT64, INT64, WRITE_INT32, WRITE_INT32, WRITE_INT64, WRITE_INT32, WRITE_INT32))

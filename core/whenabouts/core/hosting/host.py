@@ -278,7 +278,9 @@ class BlockPacker:
         for bucket, kind, rows in self._placed(blocks):
             t_max = times(rows)[1]
             if rows.num_rows > ROWS_PER_BLOB and (np.diff(t_max) < 0).any():
-                rows = rows.take(pa.array(np.argsort(t_max, kind="stable")))
+                from whenabouts.core.arrays.value_order import sorted_values  # numba: imported when first needed
+
+                rows = rows.take(pa.array(sorted_values(t_max).position))
             for start in range(0, rows.num_rows, ROWS_PER_BLOB):
                 piece = rows.slice(start, ROWS_PER_BLOB)
                 yield self._packed(bucket, kind, piece), int(times(piece)[1].min())

@@ -140,6 +140,8 @@ class TimeOrder:
         for block in blocks:
             ends_us = times(block)[1]
             if np.any(ends_us[1:] < ends_us[:-1]):
-                order = np.argsort(ends_us, kind="stable")
-                block, ends_us = block.take(pa.array(order)), ends_us[order]
+                from whenabouts.core.arrays.value_order import sorted_values  # numba: imported when first needed
+
+                found = sorted_values(ends_us)
+                block, ends_us = block.take(pa.array(found.position)), found.values
             self._open.append(_Open(number, block, ends_us))

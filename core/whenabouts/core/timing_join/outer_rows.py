@@ -93,8 +93,9 @@ class UnmatchedStep:
     ) -> Iterator[pa.RecordBatch]:
         """Process matching pairs; a semi row is emitted with its first one."""
         if self._semi is not None:
-            first = np.unique(pairs[LEFT])
-            first = first[self._open[LEFT][first]]
+            found = np.zeros(len(self._open[LEFT]), bool)
+            found[pairs[LEFT]] = True
+            first = np.flatnonzero(found & self._open[LEFT])
             left = self._rows[LEFT]
             yield from self._semi.alone(LEFT, left.table, first, left.t_max[first], step)
         for input, marks in self._open.items():

@@ -227,7 +227,7 @@ def _first_accepted(join: _Join, found: CandidateRanges, counters: CorrelationCo
     The candidates of all rows are tried in rounds, each of twice as many as the last, and only of the rows that have
     found none yet: at most twice the candidates up to the first accepted one.
     """
-    done = np.zeros(len(join.sides.base), bool)
+    done, first_pair = np.zeros(len(join.sides.base), bool), np.empty(len(join.sides.base), np.int64)
     tried, size = 0, FIRST_CANDIDATES
     while True:
         open_ = np.flatnonzero((found.ranges[:, 3] - found.ranges[:, 0] > tried) & ~done[found.base.position])
@@ -237,8 +237,10 @@ def _first_accepted(join: _Join, found: CandidateRanges, counters: CorrelationCo
         start = found.ranges[:, :1] + np.int32(tried)
         tries = found._replace(ranges=np.clip(found.ranges, start, start + np.int32(size)))
         for base_at, target_at in _fill(join, tries, EVERYTHING, counters, PAIRS_AT_ONCE):
-            rows, first = np.unique(base_at, return_index=True)
-            first = first[~done[rows]]
+            first = np.flatnonzero(~done[base_at])
+            rows = base_at[first]
+            first_pair[rows[::-1]] = first[::-1]  # of a row with several, the last that is written stays
+            first = first[first_pair[rows] == first]
             done[rows] = True
             yield base_at[first], target_at[first]
         tried, size = tried + size, 2 * size
