@@ -1,6 +1,6 @@
 """A pytest plugin: of each test with several cases that only full runs have, a run takes a third of the cases.
 
-Which third the commit decides, so that runs of different commits cover all: `PYTHONPATH=.ci pytest -p turns_by_commit`.
+Which third the commit decides, so that in time all run: `PYTHONPATH=.ci pytest -p turns_by_commit`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 TURNS = 3
-"""So many runs have all cases."""
+"""A case runs in one of so many commits, on average."""
 
 
 def turn_of(commit: str) -> int:

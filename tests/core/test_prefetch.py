@@ -27,7 +27,6 @@ def _requesting(array: Any = READ_INT64, index: Any = UINT64) -> Any:
 def test_the_request_is_made() -> None:
     kernel = numba.njit((types.int64[::1], types.uint64))(lambda values, at: prefetch(values, at))
     assert "call void @llvm.prefetch" in kernel.inspect_llvm(kernel.signatures[0])
-    assert "prefetch" in kernel.inspect_asm(kernel.signatures[0])
 
 
 @pytest.mark.parametrize("at", [0, 2, 3, 1 << 40])

@@ -1,4 +1,4 @@
-"""Runs of three commits have all cases that only full runs have, each a third; what has one case runs always."""
+"""Three turns have all cases that only full runs have, each a third; what has one case runs always."""
 
 from __future__ import annotations
 

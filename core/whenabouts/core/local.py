@@ -223,6 +223,8 @@ def run_stream(
     if bound is not None:
         state_limit = renamed({"bound": bound})["state_limit"]
     check_hosting(buckets, state_limit)
+    for other in (changes or {}).values():
+        check_query(other)
     host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True, state_limit=state_limit)
     steps = max(map(len, files))
     for number in range(steps):

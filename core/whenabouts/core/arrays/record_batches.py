@@ -308,16 +308,21 @@ class _Group:
 SideBySide = Mapping[str, _Group]
 """By column, the group that it belongs to."""
 
+_LEAST_COLUMNS = 3
+_BEYOND_CACHES = 1 << 19
+"""Of so many rows, three columns do not fit into the caches of most processors."""
+
 
 def side_by_side(table: pa.Table, names: Iterable[str], at: NDArray[np.int32]) -> SideBySide:
     """Copies of those columns whose rows `at` are gathered faster from memory where a row's values lie side by side.
 
-    None unless the rows are many, come in no order, and are each wanted once or more on average. O(rows of the table).
+    Of none unless the rows are many, come in no order, and are each wanted once or more on average. O(rows of the
+    table), 32 bytes a row for each four columns.
     """
     schema = table.schema
     sources = dict.fromkeys(source_of(schema, name) for name in names)
     plain = [name for name in sources if _is_plain(table.column(name))]
-    if len(plain) < 2 or len(at) < max(table.num_rows, _LARGE) or table.num_rows < _LARGE:
+    if len(plain) < _LEAST_COLUMNS or table.num_rows < _BEYOND_CACHES or len(at) < table.num_rows:
         return {}
     from whenabouts.core.arrays.key_time_order import nearly_in_order  # numba: imported when first needed
     from whenabouts.core.arrays.side_by_side import WIDTH, laid
@@ -325,8 +330,11 @@ def side_by_side(table: pa.Table, names: Iterable[str], at: NDArray[np.int32]) -
     if nearly_in_order(at):
         return {}
     number = -(-len(plain) // WIDTH)
-    parts = [tuple(plain[place::number]) for place in range(number)]  # of equal size, so none has one column
-    groups = [_Group(part, laid([_words(table.column(name).chunk(0)) for name in part])) for part in parts]
+    parts = [tuple(plain[place::number]) for place in range(number)]
+    try:
+        groups = [_Group(part, laid([_words(table.column(name).chunk(0)) for name in part])) for part in parts]
+    except MemoryError:  # it goes without
+        return {}
     return {name: group for group in groups for name in group.names}
 
 
@@ -357,21 +365,23 @@ class RowsAt:
         wanted = [source for source in dict.fromkeys(sources) if source not in self._gathered]
         if wanted:
             groups = {id(group): group for source in wanted if (group := self._together.get(source))}.values()
-            tasks = [task for group in groups for task in self._begun(group)]
+            begun = [self._begun(group) for group in groups]
             alone = [source for source in wanted if source not in self._together]
+            tasks = [task for _, work in begun for task in work]
             taken = take_columns([self._table.column(source) for source in alone], self._at, tasks)
-            self._gathered.update(zip(alone, taken, strict=True))
+            for filled in (zip(alone, taken, strict=True), *(columns.items() for columns, _ in begun)):
+                self._gathered.update(filled)
         found = [(self._gathered[source], schema.field(name).type) for name, source in zip(names, sources, strict=True)]
         return [column if column.type == type_ else column.view(type_) for column, type_ in found]
 
-    def _begun(self, group: _Group) -> list[Callable[[], None]]:
+    def _begun(self, group: _Group) -> tuple[dict[str, pa.Array], list[Callable[[], None]]]:
         """The columns of a group, and the work that fills them."""
         from whenabouts.core.arrays.side_by_side import gathering  # numba: imported when first needed
 
         out = [large_array(len(self._at), np.int64) for _ in group.names]
-        for name, words in zip(group.names, out, strict=True):
-            self._gathered[name] = _of_words(self._table.schema.field(name).type, words)
-        return gathering(group.rows, self._at, out)
+        types = [self._table.schema.field(name).type for name in group.names]
+        found = dict(zip(group.names, map(_of_words, types, out), strict=True))
+        return found, gathering(group.rows, self._at, out)
 
 
 def has_copies(schema: pa.Schema, names: Sequence[str]) -> bool:

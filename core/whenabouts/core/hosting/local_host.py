@@ -14,7 +14,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.threads import each
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
-from whenabouts.core.errors import Code, NotFiniteWarning, QueryError
+from whenabouts.core.errors import Code, EngineError, NotFiniteWarning, QueryError
 from whenabouts.core.hosting.host import warn_of_two_zones
 from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.runtime.blocks import times
@@ -72,7 +72,8 @@ class LocalHost:
         operator: Operator | None = None,
     ) -> None:
         """`operator`: the query's, if there is one already."""
-        self._query, self._state_limit, self._schemas = query, state_limit, schemas
+        self._query = self._first_query = query
+        self._state_limit, self._schemas = state_limit, schemas
         self.operator = limited(operator or query.operator(schemas, streaming=streaming), state_limit)
         warn_of_two_zones(query, self.operator, schemas)
         self._notes_times = streaming or self.operator.needs_latest
@@ -169,9 +170,16 @@ class LocalHost:
         Raises EngineError WA-3032 for one that an engine would refuse at a restart from a checkpoint. The next step
         raises QueryError WA-2007 for other output columns than before, unless the operator refuses the state.
         """
+        if query.inputs != self._query.inputs:
+            were, are = (", ".join(each.inputs) for each in (self._query, query))
+            raise EngineError(
+                Code.OTHER_QUERY,
+                f"the inputs were {were} and are {are}",
+                "let the query that continues have the same inputs",
+            )
         operator = limited(query.operator(self._schemas, streaming=True), self._state_limit)
-        before, now = (identity_of(each, self._schemas, len(self._stores)) for each in (self._query, query))
-        now.check(before.to_json())
+        first, now = (identity_of(each, self._schemas, len(self._stores)) for each in (self._first_query, query))
+        now.check(first.to_json())  # engines keep the first one, too
         self._query, self.operator = query, operator
 
     def commit(self) -> _Commit:

@@ -6,12 +6,14 @@ The identity is checked before a query starts, and the error names the options o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.errors import Code, EngineError
@@ -28,7 +30,10 @@ VERSION = 1
 """Version of the layout of an engine's state; a release that cannot read older state has a higher one."""
 
 _SLOTS = "the width of time slots"
-_PASSING = re.compile(r" at 0x[0-9a-fA-F]+(?=>)|, place=\(\d+, \d+\)(?=\))")
+_PASSING = re.compile(
+    r" at 0x[0-9a-fA-F]+(?=>)|, place=\(\d+, \d+\)(?=\))"
+    r"""|(?<=\), )text=(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"), (?=condition=Expression\()"""
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def _refusal(identity: Identity, text: str) -> EngineError | None:
 def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
     """What state depends on of the options that may change: the columns of times, the ends of templates about them
     (state has the end of each row's support), clocks whose offset rows share, time slots, and where queries that share
-    an extent have their rows, if there are several buckets.
+    an extent have their rows, if there are several buckets. And of those that may not what their texts do not tell.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.timing_join.query import TimingJoin
@@ -140,10 +145,14 @@ def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
     '2000000 us, with partners from 1000000 us before to 1000000 us after'
     """
     if isinstance(query, Deduplicated | Decoded | SelectProject):
-        return _implied(query.query, buckets)
+        implied = _implied(query.query, buckets)
+        if isinstance(query, SelectProject) and "where" not in getattr(query.query, "changeable", ("where",)):
+            implied["where of the join"] = repr(getattr(query.query, "where", None))  # `settings` has that of the query
+        return implied
     changeable: frozenset[str] = getattr(query, "changeable", frozenset())
     times = {name: getattr(query, name) for name in ("left_time", "right_time") if name in changeable}
     implied = {f"what {name} reads": ", ".join(_read_by(spec)) for name, spec in times.items()}
+    implied |= {f"how {name} has its ends": _ends_of(spec) for name, spec in times.items()}
     implied |= {
         f"the end of each template of {name}": ", ".join(f"{each} at {phi.end_us} us" for each, phi in spec.templates)
         for name, spec in times.items()
@@ -155,9 +164,35 @@ def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
         slots = getattr(query, "slots", None)
         if slots is None or isinstance(slots, TimeSlots):  # those of window joins follow from what `settings` has
             implied[_SLOTS] = "none" if slots is None else _described(slots)
+    for option in fields(cast(Any, query)):
+        if option.name not in changeable and (found := _digest_of(getattr(query, option.name))):
+            implied[f"the distributions of {option.name}"] = found
     if isinstance(query, SharedCoalescing) and buckets > 1:
         implied["the group columns that all queries have"] = ", ".join(query.partitioned_by) or "none"
     return implied
+
+
+def _ends_of(spec: TimeSpec) -> str:
+    """Which of the two ends of a row's time are columns that it reads; state does not store these twice."""
+    return " and ".join("computed" if name is None else "in a column" for name in spec.end_columns)
+
+
+def _digest_of(value: object) -> str:
+    """Of all templates in a value of an option, whose text names only what they span; empty if there are none."""
+    parts = list(_templates_in(value))
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16] if parts else ""
+
+
+def _templates_in(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        for each in value:
+            yield from _templates_in(each)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for name, phi in getattr(value, "templates", None) or ():
+            yield name, int(phi.end_us), np.asarray(phi.edges).tolist(), np.asarray(phi.masses).tolist()
+        yield from _templates_in([getattr(value, each.name) for each in fields(value) if each.name != "templates"])
 
 
 def _described(slots: TimeSlots) -> str:
@@ -212,10 +247,12 @@ def _differences(old: dict[str, str], new: dict[str, str], name: str) -> list[st
 
 def _lasting(text: str) -> str:
     """The text without memory addresses, which differ between processes: a function is identified by its name; and
-    without the places of expressions in a query as text, which may be laid out otherwise.
+    without the places and texts of expressions in a query as text, which may be laid out otherwise.
 
     >>> _lasting("<function near at 0x7f3c2a0d5b20>"), _lasting("Expression('column', place=(1, 62))")
     ('<function near>', "Expression('column')")
+    >>> _lasting("SqlPredicate(pair=('a', 'b'), text='a.v  < b.v', condition=Expression('<'))")
+    "SqlPredicate(pair=('a', 'b'), condition=Expression('<'))"
     """
     return _PASSING.sub("", text)
 

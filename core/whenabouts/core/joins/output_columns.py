@@ -21,10 +21,14 @@ from whenabouts.core.arrays.record_batches import (
 )
 from whenabouts.core.errors import Code, QueryError
 
-ROWS_PER_BATCH = 1 << 20
+_ROOM = 512
+"""Rows that are left out, so that a full batch's columns can begin at different places of their pages: columns that are
+written at once would else drive each other out of the caches (`large_arrays`)."""
+
+ROWS_PER_BATCH = (1 << 20) - _ROOM
 """Output rows per record batch: bounds the memory of one batch, and is enough for the system's huge pages."""
 
-ROWS_PER_BATCH_OF_TEXT = 1 << 18
+ROWS_PER_BATCH_OF_TEXT = (1 << 18) - _ROOM
 """The same if a column has variable width: few pieces have to be cut because of Arrow's 2 GiB per column."""
 
 PROBABILITY = "probability"
