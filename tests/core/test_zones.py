@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from whenabouts.core import Interval, Point, QueryError, local, within
 from whenabouts.core.errors import MixedZonesWarning
+from whenabouts.core.expressions.sql import parse_expression
 from whenabouts.core.hosting.host import require_one_zone
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.payload_decoding import decoded
 from whenabouts.core.wrappers.payloads import JsonPayload
+from whenabouts.core.wrappers.select_project import SelectProject
 
 QUERY = TimingJoin(left_time=Interval("a", "b"), right_time=Point("t"), condition=within("1 s", confidence=1))
 INSTANT, WALL, COUNT = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.int64()
@@ -65,3 +70,42 @@ def test_another_zone_beside_none_warns_in_process() -> None:
     told = r"WA-2192: time column 't' of the right input has times of Europe/Berlin, time column 'a' of the left input"
     with pytest.warns(MixedZonesWarning, match=told):
         assert local.run(QUERY, tables).output.num_rows == 1
+
+
+POINT = Point("t")
+JOIN = TimingJoin(left_time=POINT, right_time=POINT, condition=within("1 s", confidence=1))
+WINDOW = WindowJoin(times={"left": POINT, "right": POINT}, windows={("left", "right"): "1 s"})
+LEFT = pa.schema({"t": COUNT, "u": INSTANT, "v": COUNT, "w": INSTANT})
+RIGHT = pa.schema({"t": COUNT, "u": WALL, "v": COUNT, "x": INSTANT})
+
+
+@pytest.mark.parametrize(
+    ("condition", "refused"),
+    [
+        ("left.u < right.u", True), ("left.u = right.x AND left.v = right.v", False), ("left.v = right.v", False),
+        ("left.v = right.v AND NOT left.w IS NOT DISTINCT FROM right.u", True), ("right.u = right.x", True),
+        ("left.u = right.x OR right.u = CAST(right.v AS TIMESTAMP)", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("query", [JOIN, WINDOW], ids=["timing join", "window join"])
+def test_conditions_that_compare_both_kinds_are_refused(query: Query, condition: str, refused: bool) -> None:
+    asked: Query
+    if query is JOIN:
+        asked = replace(JOIN, where=condition)
+    else:
+        asked = replace(WINDOW, predicates={("left", "right"): condition})
+    _check(asked, [LEFT, RIGHT], None)
+    if not refused:
+        _check(asked, [LEFT, RIGHT], "Europe/Berlin")
+        return
+    with pytest.raises(QueryError, match=r"WA-2192: column '.*' of a condition holds instants, .* without a zone"):
+        _check(asked, [LEFT, RIGHT], "Europe/Berlin")
+
+
+def test_names_of_the_output_and_conditions_on_an_input_are_looked_up_too() -> None:
+    with pytest.raises(QueryError, match="WA-2192"):
+        _check(replace(JOIN, where="u_left = u_right"), [LEFT, RIGHT], "Europe/Berlin")
+    selected = SelectProject(query=JOIN, where={"right": parse_expression("u = x")})
+    with pytest.raises(QueryError, match="WA-2192"):
+        _check(selected, [LEFT, RIGHT], "Europe/Berlin")
+    _check(SelectProject(query=JOIN, where={"right": parse_expression("x = x")}), [LEFT, RIGHT], "Europe/Berlin")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
 
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.coalescing.query import Coalesce, column_names
+from whenabouts.core.expressions.time_values import COMPARISONS
 from whenabouts.core.expressions.tree import Expression
 from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.joins.pair_conditions import SqlPredicate
@@ -68,6 +71,50 @@ def columns_compared(query: Query) -> list[set[str]]:
     if isinstance(query, SelectProject):
         return _of_selection(query)
     return [set(getattr(query, "compared", ())) for _ in query.inputs]
+
+
+def times_compared(query: Query, schemas: Sequence[pa.Schema], output: pa.Schema) -> Iterator[dict[str, pa.DataType]]:
+    """By comparison of its SQL conditions, the columns of times in it. `output`: what the query's operator gives.
+
+    >>> from whenabouts.core import Point, within
+    >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(1, confidence=1),
+    ...                    where="left.u < right.u AND v = 1")
+    >>> here = pa.schema({"t": pa.int64(), "u": pa.timestamp("us")})
+    >>> list(times_compared(query, [here, here.append(pa.field("v", pa.int64()))], here))
+    [{'left.u': TimestampType(timestamp[us]), 'right.u': TimestampType(timestamp[us])}]
+    """
+    tables: dict[str | None, pa.Schema] = {**dict(zip(query.inputs, schemas, strict=True)), None: output}
+    for condition, table in _conditions(query):
+        for node in _comparisons(condition):
+            found = {}
+            for column in node.columns():
+                of, name = column.value
+                schema = tables.get(of if of is not None else table)
+                if schema is not None and name in schema.names and pa.types.is_timestamp(schema.field(name).type):
+                    found[".".join(filter(None, (of, name)))] = schema.field(name).type
+            if found:
+                yield found
+
+
+def _conditions(query: Query) -> Iterator[tuple[Expression, str | None]]:
+    """All SQL conditions, and the table of columns that name none; None: the output."""
+    if isinstance(query, Deduplicated | Decoded | SelectProject):
+        yield from _conditions(query.query)
+    if isinstance(query, SelectProject):
+        yield from ((condition, name) for name, condition in query.where)
+    elif isinstance(query, TimingJoin) and isinstance(query.where, SqlPredicate):
+        yield query.where.condition, None
+    elif isinstance(query, WindowJoin):
+        yield from ((each.condition, None) for _, each in query.predicates if isinstance(each, SqlPredicate))
+    elif isinstance(query, TemporalAggregate) and isinstance(query.where, Expression):
+        yield query.where, query.inputs[0]
+
+
+def _comparisons(expression: Expression) -> Iterator[Expression]:
+    if expression.operation in COMPARISONS or expression.operation == "same":
+        yield expression
+    for operand in expression.operands:
+        yield from _comparisons(operand)
 
 
 def _of_join(query: TimingJoin | AsofJoin | JoinAggregate | WindowJoin, specs: Sequence[TimeSpec]) -> list[set[str]]:

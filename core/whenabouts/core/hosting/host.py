@@ -22,6 +22,7 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, MixedZonesWarning, QueryError
+from whenabouts.core.hosting.columns_compared import times_compared
 from whenabouts.core.hosting.input_watermarks import InputClocks
 from whenabouts.core.hosting.packed_kinds import (
     PRESENT,
@@ -143,14 +144,16 @@ def require_lateness(query: Query) -> None:
 
 
 def require_one_zone(query: Query, operator: Operator, schemas: Sequence[pa.Schema], zone: str | None) -> None:
-    """Refuse, as QueryError WA-2192, to compare times with a zone and times without, unless the session's zone is UTC.
+    """Refuse, as QueryError WA-2192, to compare times with a zone and times without, unless the session's zone is UTC;
+    as times of the query, or in its SQL conditions.
 
     `zone`: the session's, None for UTC. Here times without a zone are read as UTC, while the engine's own `=` reads
     them in the session's zone. Only the user knows which is meant; and in a zone whose clocks change, some local times
     are no instant and others are two.
     """
     if zone is not None:
-        refuse_two_zones(_time_types(query, operator, schemas), f"the session's zone is {zone}")
+        for compared in _compared_times(query, operator, schemas):
+            refuse_two_zones(compared, f"the session's zone is {zone}")
 
 
 def warn_of_two_zones(query: Query, operator: Operator, schemas: Sequence[pa.Schema]) -> None:
@@ -159,18 +162,17 @@ def warn_of_two_zones(query: Query, operator: Operator, schemas: Sequence[pa.Sch
     In process there is no session whose zone might be meant, so the latter is read as UTC; wall-clock times of the
     former's zone would then be hours off, and match nothing or the wrong rows.
     """
-    stamps = {
-        what: type_.tz for what, type_ in _time_types(query, operator, schemas).items() if pa.types.is_timestamp(type_)
-    }
-    named = next(((what, tz) for what, tz in stamps.items() if tz is not None and not is_utc(tz)), None)
-    without = next((what for what, tz in stamps.items() if tz is None), None)
-    if named is not None and without is not None:
-        warnings.warn(
-            f"{Code.MIXED_ZONES}: {named[0]} has times of {named[1]}, {without} times without a zone, which are read "
-            "as UTC; give both a zone if other times are meant",
-            MixedZonesWarning,
-            stacklevel=users_level(),
-        )
+    for compared in _compared_times(query, operator, schemas):
+        stamps = {what: type_.tz for what, type_ in compared.items() if pa.types.is_timestamp(type_)}
+        named = next(((what, tz) for what, tz in stamps.items() if tz is not None and not is_utc(tz)), None)
+        without = next((what for what, tz in stamps.items() if tz is None), None)
+        if named is not None and without is not None:
+            warnings.warn(
+                f"{Code.MIXED_ZONES}: {named[0]} has times of {named[1]}, {without} times without a zone, which are "
+                "read as UTC; give both a zone if other times are meant",
+                MixedZonesWarning,
+                stacklevel=users_level(),
+            )
 
 
 _UTC = frozenset({"utc", "etc/utc", "z", "gmt", "etc/gmt", "uct", "etc/uct", "zulu", "etc/zulu", "+00:00", "universal"})
@@ -185,13 +187,16 @@ def is_utc(zone: str) -> bool:
     return zone.lower() in _UTC
 
 
-def _time_types(query: Query, operator: Operator, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
-    return {
+def _compared_times(query: Query, operator: Operator, schemas: Sequence[pa.Schema]) -> Iterator[dict[str, pa.DataType]]:
+    """Columns that are compared with one another, by what they are: the times of the query, and those in conditions."""
+    yield {
         f"time column {column!r} of the {name} input": schema.field(column).type
         for name, reader, schema in zip(query.inputs, operator.readers, schemas, strict=True)
         for column in reader.time.columns
         if column in schema.names  # columns of a payload are typed by the payload's description
     }
+    for compared in times_compared(query, schemas, operator.output_schema):
+        yield {f"column {name!r} of a condition": type_ for name, type_ in compared.items()}
 
 
 def refuse_two_zones(times: Mapping[str, pa.DataType], zone: str) -> None:

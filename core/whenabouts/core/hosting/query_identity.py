@@ -158,8 +158,8 @@ def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
         for name, spec in times.items()
         if spec.templates and spec.end_columns[1] is None
     }
-    if any(isinstance(spec, Clock) for spec in times.values()):  # not resolved: right rows share its offset
-        implied |= {f"the clock of {name}": repr(spec) for name, spec in times.items()}
+    clocks = any(isinstance(spec, Clock) for spec in times.values())  # not resolved: right rows share its offset
+    implied |= {f"the clock of {name}": repr(spec) if clocks else "none" for name, spec in times.items()}
     if hasattr(query, "time_slots"):
         slots = getattr(query, "slots", None)
         if slots is None or isinstance(slots, TimeSlots):  # those of window joins follow from what `settings` has
