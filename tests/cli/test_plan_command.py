@@ -117,3 +117,13 @@ def test_the_documented_examples_are_planned(tmp_path: Path, number: int) -> Non
     uncalibrated = CliRunner(env={"WHENABOUTS_COSTS": str(tmp_path / "none")})
     run = uncalibrated.invoke(main, ["plan", str(tmp_path / "queries.yaml")])
     assert run.exit_code == 0, run.output
+
+
+@pytest.mark.parametrize("asked", ["--window 100", "--window -1", "--repeat 0"])
+def test_calibrate_refuses_numbers_that_it_cannot_measure_with(asked: str) -> None:
+    done = CliRunner().invoke(main, ["calibrate", *asked.split()])
+    assert done.exit_code == 2
+    assert f"Invalid value for '{asked.split()[0]}'" in done.stderr
+    told = CliRunner().invoke(main, ["calibrate", "--help"]).stdout
+    assert "64000; x>=1000]" in told
+    assert "3; x>=1]" in told
