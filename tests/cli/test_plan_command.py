@@ -119,6 +119,13 @@ def test_the_documented_examples_are_planned(tmp_path: Path, number: int) -> Non
     assert run.exit_code == 0, run.output
 
 
+def test_a_text_without_its_files_is_told_which_to_give(tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT A.id, B.id FROM gate A, hall B WHERE A.k = B.k AND WINDOW(A, B) = '2 s'")
+    done = CliRunner().invoke(main, ["plan", str(tmp_path / "q.sql")])
+    assert done.exit_code == 2
+    assert "no stream 'gate' is given (hint: write --input NAME=PATH for 'gate')" in done.stderr
+
+
 @pytest.mark.parametrize("asked", ["--window 100", "--window -1", "--repeat 0"])
 def test_calibrate_refuses_numbers_that_it_cannot_measure_with(asked: str) -> None:
     done = CliRunner().invoke(main, ["calibrate", *asked.split()])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import click
 
+_INPUTS = ("give a schema for ", "write --input NAME=PATH for ")
+
 _OPTIONS = (
+    _INPUTS,
     ("give a condition with confidence=...", "give --confidence P"),
     ("give confidence=...", "give --confidence P"),
     ("only Point needs none", "exact times need none"),
@@ -26,6 +29,7 @@ _OPTIONS = (
 """Python, and the options that say the same."""
 
 _TEXTS = (
+    _INPUTS,
     ("give confidence=...", "write WITH THRESHOLD P"),
     ("only Point needs none", "exact times need none"),
     ("add since= to deadline(...), or use between(lo, hi)", "write WINDOW(A, B) BETWEEN LO AND HI"),
