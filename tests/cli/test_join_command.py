@@ -221,6 +221,7 @@ USAGE = [
     (f"{WITHIN} --left-time a --max-uncertainty 1s --min-uncertainty 0s", "but no time is t_min,t_max"),
     (f"{WITHIN} --max-uncertainty 1s --min-uncertainty 2s", "WA-2006"),
     (f"{WITHIN} --lateness -1s", "WA-2003"),
+    (f"{WITHIN} --lateness 5s,1m,3s", "'5s,1m,3s' is not one duration, or one for each input"),
     (f"{WITHIN} --suffixes _x", "is not two values"),
     (f"{WITHIN} --time-zone Mars/Olympus", "WA-2006"),
     (f"{WITHIN} -o out.xlsx", "WA-2006"),
