@@ -192,6 +192,10 @@ USAGE = [
     (f"{WITHIN} --since 1s", "since is given without deadline"),
     (f"{JOIN} --deadline 1s --until 1s", "until is given without delay"),
     (f"{JOIN} --between 1s", "WA-2006: between is '1s'"),
+    (
+        "join l.csv r.jsonl --left-time t_min,t_max --right-time t --within 6s",
+        "WA-2001: no confidence is given (hint: give --confidence P, in (0, 1], or --possibly)",
+    ),
     (f"{JOIN} --within soon", "WA-2002"),
     (f"{JOIN} --within -1s", "WA-2003"),
     (f"{JOIN} --between 5s,1s", "WA-2005"),

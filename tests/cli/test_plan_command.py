@@ -126,6 +126,15 @@ def test_a_text_without_its_files_is_told_which_to_give(tmp_path: Path) -> None:
     assert "no stream 'gate' is given (hint: write --input NAME=PATH for 'gate')" in done.stderr
 
 
+def test_what_a_file_says_wrong_is_told_in_its_words(tmp_path: Path) -> None:
+    """`plan` has no option for it."""
+    streams = "streams: {a: {time: t}, b: {time: t}}"
+    (tmp_path / "q.yaml").write_text(f"queries: [{{name: x, join: [a, b], within: 1 s}}]\n{streams}\n")
+    done = CliRunner().invoke(main, ["plan", str(tmp_path / "q.yaml")])
+    assert done.exit_code == 2
+    assert "no confidence is given (hint: give confidence, in (0, 1], or possibly)" in done.stderr
+
+
 @pytest.mark.parametrize("asked", ["--window 100", "--window -1", "--repeat 0"])
 def test_calibrate_refuses_numbers_that_it_cannot_measure_with(asked: str) -> None:
     done = CliRunner().invoke(main, ["calibrate", *asked.split()])
