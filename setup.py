@@ -3,6 +3,9 @@
 `whenabouts` is spread over several source roots. Its `__init__.py` is in the first one; a wheel holds all of it in one
 folder, so that the wheel itself can be shipped to workers (docs/shipping.md).
 
+A module of `whenabouts` itself in another root (cli/whenabouts/__main__.py) lies in no folder that setuptools looks
+into for it, and is added.
+
 In an editable install setuptools would use an import hook, which type checkers do not see. They do see a `.pth` file
 with the roots.
 """
@@ -26,6 +29,13 @@ def packages() -> dict[str, str]:
     }
 
 
+def modules() -> list[tuple[str, str, str]]:
+    """The modules beside the packages: package, name and file of each."""
+    beside = [file for root in ROOTS for file in (HERE / root).glob("*whenabouts*/*.py")]
+    alone = [file for file in beside if not file.with_name("__init__.py").exists()]
+    return [(file.parent.name, file.stem, file.relative_to(HERE).as_posix()) for file in sorted(alone)]
+
+
 class PathFile:
     """What setuptools asks to fill the wheel of an editable install."""
 
@@ -46,7 +56,13 @@ class PathFile:
 def main() -> None:
     """What setuptools calls."""
     from setuptools import setup
+    from setuptools.command.build_py import build_py
     from setuptools.command.editable_wheel import editable_wheel
+
+    class AllModules(build_py):
+        def find_package_modules(self, package: str, folder: str) -> list[tuple[str, str, str]]:
+            found: list[tuple[str, str, str]] = super().find_package_modules(package, folder)
+            return found + [module for module in modules() if module[0] == package]
 
     class EditableRoots(editable_wheel):
         def _select_strategy(self, name: str, tag: str, build_lib: Any) -> Any:
@@ -54,7 +70,7 @@ def main() -> None:
             return PathFile(name)
 
     found = packages()
-    setup(packages=list(found), package_dir=found, cmdclass={"editable_wheel": EditableRoots})
+    setup(packages=list(found), package_dir=found, cmdclass={"build_py": AllModules, "editable_wheel": EditableRoots})
 
 
 if __name__ == "__main__":

@@ -98,6 +98,7 @@ def test_the_paper_figure_2_from_csv(cli: Cli, tmp_path: Path) -> None:
         ("--rows 0", 2, "WA-2021"),
         ("--range 1s --rows 3", 2, "WA-2006"),
         ("--slide 1s", 2, "WA-2006"),
+        ("--lateness 1s,2s", 2, "'1s,2s' is not one duration\n"),
         ("--equivalence same", 2, "WA-2022"),
         ("--range 1s --at noon", 2, "noon"),
         ("--equivalence absolute_tolerance:1 --values region --group temperature", 3, "WA-1023"),

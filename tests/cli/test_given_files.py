@@ -143,7 +143,7 @@ def test_an_empty_path_is_no_folder(path: str) -> None:
         assert told.exit_code in (2, 3), (words, told.output)
         assert "empty" in told.output or "NAME=PATH" in told.output
     assert run(["plan", path]).exit_code == 3
-    assert run(["calibrate", "-o", path, "--window", "100", "--repeat", "1"]).exit_code == 2
+    assert run(["calibrate", "-o", path, "--window", "1000", "--repeat", "1"]).exit_code == 2
     query = ["query", "SELECT * FROM s COALESCE ON v", "--time", "t", "--stream", f"s={path}"]
     assert run(query).exit_code in (2, 3)
 

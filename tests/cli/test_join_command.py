@@ -160,6 +160,23 @@ def test_modes_say_which_rows_come_out(cli: Cli, tmp_path: Path) -> None:
     assert "right minus left" in cli(f"{base} --how left_anti --why 0,1").stdout
 
 
+@pytest.mark.parametrize("mode", ["", " --stream"])
+def test_the_account_calls_only_pairs_pairs(cli: Cli, pair_of_files: Path, mode: str) -> None:
+    """Of two left rows one has a partner; a further right row has none."""
+    for how, told in {
+        "inner": "pairs 1",
+        "inner --best left": "pairs 1",
+        "left_outer": "rows 2 (pairs 1, unmatched 1)",
+        "full_outer": "rows 3 (pairs 1, unmatched 2)",
+        "full_outer --best both": "rows 3 (pairs 1, unmatched 2)",
+        "left_semi": "rows 1",
+        "left_anti": "rows 1",
+        "left_outer --aggregate n=count": "rows 2",
+    }.items():
+        done = cli(f"{JOIN} --within 5s --how {how}{mode} -o out.csv")
+        assert f"\n{told} -> out.csv\n" in done.stderr, (how, done.stderr)
+
+
 def test_a_limit_on_pairs_stops_before_the_run(cli: Cli, pair_of_files: Path) -> None:
     assert cli(f"{WITHIN} --max-pairs 2 --max-pairs-per-row 1").exit_code == 0
     done = cli(f"{WITHIN} --max-pairs 1 -o out.csv")
@@ -175,6 +192,10 @@ USAGE = [
     (f"{WITHIN} --since 1s", "since is given without deadline"),
     (f"{JOIN} --deadline 1s --until 1s", "until is given without delay"),
     (f"{JOIN} --between 1s", "WA-2006: between is '1s'"),
+    (
+        "join l.csv r.jsonl --left-time t_min,t_max --right-time t --within 6s",
+        "WA-2001: no confidence is given (hint: give --confidence P, in (0, 1], or --possibly)",
+    ),
     (f"{JOIN} --within soon", "WA-2002"),
     (f"{JOIN} --within -1s", "WA-2003"),
     (f"{JOIN} --between 5s,1s", "WA-2005"),
@@ -204,6 +225,7 @@ USAGE = [
     (f"{WITHIN} --left-time a --max-uncertainty 1s --min-uncertainty 0s", "but no time is t_min,t_max"),
     (f"{WITHIN} --max-uncertainty 1s --min-uncertainty 2s", "WA-2006"),
     (f"{WITHIN} --lateness -1s", "WA-2003"),
+    (f"{WITHIN} --lateness 5s,1m,3s", "'5s,1m,3s' is not one duration, or one for each input"),
     (f"{WITHIN} --suffixes _x", "is not two values"),
     (f"{WITHIN} --time-zone Mars/Olympus", "WA-2006"),
     (f"{WITHIN} -o out.xlsx", "WA-2006"),

@@ -55,6 +55,13 @@ def test_a_clock_is_learned_and_used(cli: Cli, tmp_path: Path) -> None:
     assert asof.exit_code == 0, asof.stderr
 
 
+def test_what_no_pair_may_pass_is_told_with_the_options(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path)
+    done = cli(f"{LEARN} --shortest 2h")
+    assert done.exit_code == 2
+    assert "(hint: widen it, or leave out the wrong rows (--outliers drop may do))" in done.stderr
+
+
 def test_a_join_says_how_old_its_clock_is(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path)
     assert cli(f"{LEARN} -o clock.json").exit_code == 0

@@ -117,3 +117,29 @@ def test_the_documented_examples_are_planned(tmp_path: Path, number: int) -> Non
     uncalibrated = CliRunner(env={"WHENABOUTS_COSTS": str(tmp_path / "none")})
     run = uncalibrated.invoke(main, ["plan", str(tmp_path / "queries.yaml")])
     assert run.exit_code == 0, run.output
+
+
+def test_a_text_without_its_files_is_told_which_to_give(tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT A.id, B.id FROM gate A, hall B WHERE A.k = B.k AND WINDOW(A, B) = '2 s'")
+    done = CliRunner().invoke(main, ["plan", str(tmp_path / "q.sql")])
+    assert done.exit_code == 2
+    assert "no stream 'gate' is given (hint: write --input NAME=PATH for 'gate')" in done.stderr
+
+
+def test_what_a_file_says_wrong_is_told_in_its_words(tmp_path: Path) -> None:
+    """`plan` has no option for it."""
+    streams = "streams: {a: {time: t}, b: {time: t}}"
+    (tmp_path / "q.yaml").write_text(f"queries: [{{name: x, join: [a, b], within: 1 s}}]\n{streams}\n")
+    done = CliRunner().invoke(main, ["plan", str(tmp_path / "q.yaml")])
+    assert done.exit_code == 2
+    assert "no confidence is given (hint: give confidence, in (0, 1], or possibly)" in done.stderr
+
+
+@pytest.mark.parametrize("asked", ["--window 100", "--window -1", "--repeat 0"])
+def test_calibrate_refuses_numbers_that_it_cannot_measure_with(asked: str) -> None:
+    done = CliRunner().invoke(main, ["calibrate", *asked.split()])
+    assert done.exit_code == 2
+    assert f"Invalid value for '{asked.split()[0]}'" in done.stderr
+    told = CliRunner().invoke(main, ["calibrate", "--help"]).stdout
+    assert "64000; x>=1000]" in told
+    assert "3; x>=1]" in told

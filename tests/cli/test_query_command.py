@@ -81,7 +81,11 @@ def test_mistakes_are_told_in_one_line(cli: Cli, streams: Path) -> None:
     for words, code, told in [
         ((JOIN.replace("A.k", "A.kk"), "--input", "seismic=a.csv", "--input", "acoustic=b.csv"), 2,
          "error: WA-2092: line 1, column 67: there is no column 'kk' in A (hint: did you mean 'k'?)"),
-        ((JOIN, "--input", "seismic=a.csv"), 2, "WA-2113: line 1, column 50: no stream 'acoustic' is given"),
+        (
+            (JOIN, "--input", "seismic=a.csv"), 2,
+            "WA-2113: line 1, column 50: no stream 'acoustic' is given, only seismic "
+            "(hint: write --input NAME=PATH for 'acoustic')",
+        ),
         ((JOIN,), 2, "WA-2113: no stream is given (hint: write --input NAME=PATH for seismic, acoustic)"),
         ((JOIN, "--input", "seismic=a.csv", "--input", "acustic=b.csv"), 2,
          "WA-2006: --input names 'acustic', and the streams of the query are seismic, acoustic (hint: did you mean "

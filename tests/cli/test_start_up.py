@@ -26,3 +26,11 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_version(cli: Callable[..., Result]) -> None:
     assert cli("--version").stdout.startswith("whenabouts")
+
+
+def test_python_runs_it_as_a_module() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "whenabouts", "join", "none.csv", "none.csv"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: python -m whenabouts join [OPTIONS] LEFT RIGHT\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -22,12 +23,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, words: str, **streams: int | None) -> subprocess.Popen[str]:
+def run(folder: Path, words: str, *, unbuffered: bool = False, **streams: int | None) -> subprocess.Popen[str]:
     """Start the command. `streams`: where stdout and stderr lead; None: they are closed from the start."""
     closed = [number for number, name in ((1, "stdout"), (2, "stderr")) if streams.get(name, 0) is None]
     return subprocess.Popen(
         [sys.executable, "-c", "from whenabouts.cli import main; main()", *words.split()], cwd=folder, text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1" if unbuffered else ""},
         preexec_fn=lambda: list(map(os.close, closed)),
         stdout=streams.get("stdout") or subprocess.PIPE, stderr=streams.get("stderr") or subprocess.PIPE,
     )  # fmt: skip
@@ -53,6 +54,24 @@ def test_a_reader_that_has_gone_ends_the_command_as_sigpipe_does(folder: Path, w
 def test_a_full_stdout_is_an_error_with_a_code(folder: Path, words: str) -> None:
     with open(FULL, "wb") as full:
         code, errors = ended(run(folder, words, stdout=full.fileno()))
+    assert code == 4
+    assert errors.splitlines()[-1].startswith("error: WA-3005: stdout could not be written: ")
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize("words", ["join --help", f"{COALESCE} -o -"])
+def test_what_a_full_pipe_does_not_take_is_an_error(folder: Path, words: str, unbuffered: bool) -> None:
+    """Of what does not fit it takes the beginning: an unbuffered stream writes less than it is given, then nothing."""
+    (folder / "a.csv").write_text(
+        "t,v\n" + "".join(f"2024-01-01T00:{i // 60:02}:{i % 60:02},{i}\n" for i in range(500))
+    )
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writing, False)
+    code, errors = ended(run(folder, words, unbuffered=unbuffered, stdout=writing))
+    os.close(writing)
+    with open(reading, "rb") as taken:
+        assert len(taken.read()) == 4096
     assert code == 4
     assert errors.splitlines()[-1].startswith("error: WA-3005: stdout could not be written: ")
 

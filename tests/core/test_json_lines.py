@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,27 @@ def test_all_that_is_rows_is_read(tmp_path: Path, name: str, packed: bool) -> No
     path = tmp_path / ("x.jsonl.gz" if packed else "x.jsonl")
     path.write_bytes(gzip.compress(content) if packed else content)
     assert read_file(path)["a"].to_pylist() == wanted
+
+
+SEEN = "2024-05-01T10:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("rows", "names"),
+    {
+        "each in all rows": ([{"door": 1, "seen": SEEN, "zz": 1, "aa": 2}] * 2, "door seen zz aa"),
+        "two times": ([{"z": 1, "till": SEEN, "y": 2, "seen": SEEN}], "z till y seen"),
+        "some left out": ([{"door": 1}, {"zz": 1, "door": 1, "seen": SEEN}, {"aa": 2}], "door zz seen aa"),
+        "none of that name": ([{"zz": 1, "aa": 2}], "zz aa"),
+        "a long first row": ([{"zz": "x" * 100_000, "seen": SEEN}], "zz seen"),
+        "not text": ([{"zz": 1, "seen": 5, "till": SEEN}], "zz seen till"),
+    }.values(),
+)
+def test_columns_keep_the_order_of_the_file(tmp_path: Path, rows: list[dict[str, object]], names: str) -> None:
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = read_file(tmp_path / "x.jsonl", ("seen", "till"))
+    assert table.schema.names == names.split()
+    assert table.to_pylist() == [dict.fromkeys(names.split()) | row for row in rows]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

@@ -125,6 +125,13 @@ def test_a_wheel_is_imported_without_being_unpacked(installed: Installed) -> Non
 
 
 @pytest.mark.slow
+def test_the_command_line_is_a_module(installed: Installed) -> None:
+    """Only its dependencies are missing here."""
+    found = run(installed, installed.python, "-m", "whenabouts", "--version")
+    assert "No module named 'click'" in found.stderr
+
+
+@pytest.mark.slow
 def test_mypy_knows_every_type(installed: Installed) -> None:
     cache = installed.user / "cache"
     checked = run(

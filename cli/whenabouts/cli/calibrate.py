@@ -8,10 +8,15 @@ import click
 
 from whenabouts.cli.say import say
 
+_LEAST_WINDOW = 1_000
+"""Tuples are up to half a second late: all of a much shorter stream would arrive before what is measured begins."""
+
 
 @click.command(short_help="Measure the costs of queries on this machine, for the planner.")
-@click.option("--window", default=64_000, show_default=True, help="Tuples in the measured window.")
-@click.option("--repeat", default=3, show_default=True, help="How often each point is measured; the median is used.")
+@click.option("--window", type=click.IntRange(min=_LEAST_WINDOW), default=64_000, show_default=True, metavar="N",
+              help="Tuples in the measured window.")  # fmt: skip
+@click.option("--repeat", type=click.IntRange(min=1), default=3, show_default=True, metavar="N",
+              help="How often each point is measured; the median is used.")  # fmt: skip
 @click.option("-o", "--output", metavar="PATH", help="Where to store them (default: WHENABOUTS_COSTS, "
               "else the user's configuration, where `whenabouts plan` finds them).")  # fmt: skip
 @click.option("--progress", "wanted", is_flag=True, help="Show progress on stderr (on a terminal it is always shown).")

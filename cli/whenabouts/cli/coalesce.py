@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from whenabouts.cli.given_files import input_path
-from whenabouts.cli.options import CommonOptions, common_options, names
+from whenabouts.cli.options import CommonOptions, common_options, lateness_of_inputs, names
 from whenabouts.cli.say import warnings_as_notes
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> Coalesce:
         equivalence=arguments["equivalence"],
         scheme=arguments["scheme"],
         closed=arguments["closed"],
-        lateness=common.lateness or 0,
+        lateness=lateness_of_inputs(1, common.lateness)[0],
         emit=arguments["emit"],
         valid_last=arguments["valid_last"],
     )

@@ -97,7 +97,10 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
     check_picture(arguments["picture"], with_why=rows is not None)
     paths = [input_path(path, f"the {side} input") for path, side in zip((left, right), SIDES, strict=True)]
     specs = (query.left_time, query.right_time)
-    run = FileRun(query, paths, specs, common, result="rows" if arguments["aggregate"] else "pairs")
+    mode = query.mode if isinstance(query, TimingJoin) else None
+    outer = mode is not None and not mode.one_sided and bool(mode.preserved)
+    result = "pairs" if mode is not None and mode.how == "inner" else "rows"
+    run = FileRun(query, paths, specs, common, result=result, outer=outer)
     run.prepare()
     if rows is not None and isinstance(run.query, TimingJoin):
         for line in why_lines(run.query, run.inputs, rows=rows, stream=common.stream, picture=arguments["picture"]):

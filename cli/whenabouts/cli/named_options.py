@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whenabouts.cli.given_files import input_path
-from whenabouts.cli.options import GRANULARITY, HISTOGRAM, LEARNED, POLLING, names, time_spec
+from whenabouts.cli.options import GRANULARITY, HISTOGRAM, LEARNED, POLLING, lateness_of_inputs, time_spec
 from whenabouts.cli.say import say
 from whenabouts.core.errors import Code, QueryError
 
@@ -114,12 +114,9 @@ def time_found(stream: str, schema: pa.Schema, arguments: dict[str, Any]) -> Tim
 
 
 def lateness_by_name(inputs: Sequence[str], text: str | None) -> dict[str, str]:
-    """Lateness by input, from `--lateness D` or `--lateness D,D,...`; none without the option.
+    """Lateness by input.
 
-    >>> lateness_by_name(["a", "b"], "5s"), lateness_by_name(["a", "b"], "5s,1m")
-    ({'a': '5s', 'b': '5s'}, {'a': '5s', 'b': '1m'})
+    >>> lateness_by_name(["a", "b"], "5s,1m")
+    {'a': '5s', 'b': '1m'}
     """
-    given = names(text, "--lateness") or ("0s",)
-    if len(given) not in (1, len(inputs)):
-        raise click.BadParameter(f"{text!r} is not one duration, or one for each input", param_hint="--lateness")
-    return dict(zip(inputs, given * len(inputs) if len(given) == 1 else given, strict=True))
+    return dict(zip(inputs, lateness_of_inputs(len(inputs), text), strict=True))

@@ -42,13 +42,10 @@ class CommonOptions:
 
     @property
     def lateness_by_side(self) -> Lateness:
-        """`--lateness D`, or `--lateness LEFT,RIGHT`; zero without the option."""
+        """The lateness of a left and a right input."""
         from whenabouts.core.times.lateness import Lateness  # loads numpy, which --help does without
 
-        if self.lateness is None:
-            return Lateness()
-        left, *right = names(self.lateness, "--lateness")
-        return Lateness(left, ",".join(right) or left)
+        return Lateness(*lateness_of_inputs(2, self.lateness))
 
 
 STREAMING = "Run as a streaming query over the files, one file a step."
@@ -120,6 +117,19 @@ def names(text: str | None, option: str = "") -> tuple[str, ...]:
     if not all(parts):
         raise QueryError(Code.BAD_OPTION, f"{option} {text!r} has an empty part".lstrip(), "is a comma too many?")
     return parts
+
+
+def lateness_of_inputs(inputs: int, text: str | None) -> tuple[str, ...]:
+    """The lateness of each of so many inputs, from `--lateness D` or `--lateness D,D,...`; zero without the option.
+
+    >>> lateness_of_inputs(2, "5s"), lateness_of_inputs(2, "5s,1m"), lateness_of_inputs(1, None)
+    (('5s', '5s'), ('5s', '1m'), ('0s',))
+    """
+    given = names(text, "--lateness") or ("0s",)
+    if len(given) not in (1, inputs):
+        each = ", or one for each input" if inputs > 1 else ""
+        raise click.BadParameter(f"{text!r} is not one duration{each}", param_hint="--lateness")
+    return given if len(given) == inputs else given * inputs
 
 
 def key_columns(text: str | None) -> tuple[str | tuple[str, ...], ...]:

@@ -48,11 +48,19 @@ class FileRun(Generic[_Q]):
     """
 
     def __init__(
-        self, query: _Q, paths: Sequence[str], specs: Sequence[TimeSpec], common: CommonOptions, *, result: str
+        self,
+        query: _Q,
+        paths: Sequence[str],
+        specs: Sequence[TimeSpec],
+        common: CommonOptions,
+        *,
+        result: str,
+        outer: bool = False,
     ) -> None:
-        """Read the inputs. `specs`: the time of each. `result`: what the output rows are called."""
+        """Read the inputs. `specs`: the time of each. `result`: what the output rows are called. `outer`: they are
+        pairs and rows without a partner, to be counted apart."""
         self._begun = perf_counter()
-        self._common, self._result = common, result
+        self._common, self._result, self._outer = common, result, outer
         self._choices: list[Choice] = []
         self._specs = specs
         check_targets(common.output, common.rejects)
@@ -121,10 +129,13 @@ class FileRun(Generic[_Q]):
         processed = found.metrics.get(metrics.PROCESSED, rows_in - rejects.rows)
         replayed = found.metrics.get(metrics.REPLAYED, 0)
         parts = ", ".join(f"{source.name} {source.rows_in:,}" for source in self.inputs)
+        alone = found.metrics[metrics.UNMATCHED]
         lines = [
             f"rows in {rows_in:,} ({parts}) = processed {processed:,} + rejected {rejects.rows:,}"
             + (f" + replayed {replayed:,}" if replayed else ""),
-            f"{self._result} {found.rows:,}" + (f" -> {common.output}" if common.output else ""),
+            f"{self._result} {found.rows:,}"
+            + (f" (pairs {found.rows - alone:,}, unmatched {alone:,})" if self._outer else "")
+            + (f" -> {common.output}" if common.output else ""),
         ]
         if rejects.rows:
             where = f" -> {common.rejects}" if common.rejects else " (--rejects PATH keeps the rows)"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import click
 
+_INPUTS = ("give a schema for ", "write --input NAME=PATH for ")
+
 _OPTIONS = (
+    _INPUTS,
     ("give a condition with confidence=...", "give --confidence P"),
     ("give confidence=...", "give --confidence P"),
+    ("give confidence, in (0, 1], or possibly", "give --confidence P, in (0, 1], or --possibly"),
     ("only Point needs none", "exact times need none"),
     ("or possibly(...) for any above 0", "or --possibly for any above 0"),
     ("add since= to deadline(...), or use between(lo, hi)", "add --since D, or use --between LO,HI"),
@@ -18,6 +22,7 @@ _OPTIONS = (
     ("how='inner' or 'left_outer'", "--how inner or left_outer"),
     ("probability=False", "--no-probability"),
     ("per_group=True", "--per-group"),
+    ('outliers="drop"', "--outliers drop"),
     ("unchecked=True", "--unchecked"),
     (", or give a function that takes two tables (the previous rows and the current rows) and returns a boolean array",
      ""),
@@ -26,6 +31,7 @@ _OPTIONS = (
 """Python, and the options that say the same."""
 
 _TEXTS = (
+    _INPUTS,
     ("give confidence=...", "write WITH THRESHOLD P"),
     ("only Point needs none", "exact times need none"),
     ("add since= to deadline(...), or use between(lo, hi)", "write WINDOW(A, B) BETWEEN LO AND HI"),
@@ -37,6 +43,8 @@ _TEXTS = (
 )
 """Python, and how a query as text says it."""
 
+_TABLES: dict[str | None, tuple[tuple[str, str], ...]] = {"query": _TEXTS, "plan": (_INPUTS,)}
+"""By command, where it is not `_OPTIONS`. What `plan` is told of stands in a file, in words like Python's."""
 
 STDIN_FILE = "whenabouts.stdin_file"
 """In a context's `meta`: the path of the temporary file that holds what came from stdin."""
@@ -53,6 +61,6 @@ def spelled(message: str) -> str:
     file = None if context is None else context.meta.get(STDIN_FILE)
     if file is not None:
         message = message.replace(file, "stdin")
-    for python, words in _TEXTS if command == "query" else _OPTIONS:
+    for python, words in _TABLES.get(command, _OPTIONS):
         message = message.replace(python, words)
     return message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -28,7 +30,7 @@ def forgiving_streams() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     for name, kind in (("stdout", _Stdout), ("stderr", _Stderr)):
         stream = getattr(sys, name)
-        setattr(sys, name, kind(stream) if stream is not None else kind(_nowhere(), closed=True))
+        setattr(sys, name, kind(_entire(stream)) if stream is not None else kind(_nowhere(), closed=True))
     try:
         yield
     finally:
@@ -82,6 +84,43 @@ class _Stdout(_Stream):
 class _Stderr(_Stream):
     def _failed(self, error: OSError) -> None:
         pass
+
+
+class _EntireWrites(io.RawIOBase):
+    """A raw stream that writes all it is given, or raises OSError."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return bool(self._raw.isatty())
+
+    def fileno(self) -> int:
+        return int(self._raw.fileno())
+
+    def write(self, data: Any) -> int:
+        with memoryview(data).cast("B") as whole:
+            done = 0
+            while done < len(whole):
+                written = self._raw.write(whole[done:])
+                if written is None:
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+                done += written
+        return done
+
+
+def _entire(stream: Any) -> Any:
+    """The stream, or if it is unbuffered (PYTHONUNBUFFERED) one over `_EntireWrites`: Python's own, of text too, drops
+    the rest of a short write."""
+    raw = getattr(stream, "buffer", None)
+    if not isinstance(raw, io.RawIOBase):
+        return stream
+    return io.TextIOWrapper(
+        _EntireWrites(raw), stream.encoding, stream.errors, line_buffering=stream.line_buffering, write_through=True
+    )
 
 
 def _nowhere() -> Any:

@@ -98,10 +98,13 @@ class TextQuery(ParsedQuery):
         streams: dict[str, BoundStream] = {}
         for source in self.sources:
             if source.stream not in schemas:
-                raise source.place.wrong(
-                    f"no stream {source.stream!r} is given",
-                    f"one of {', '.join(schemas) or 'none'}",
-                    Code.UNKNOWN_STREAM,
+                only = f", only {', '.join(schemas)}" if schemas else ""
+                raise source.place.placed(
+                    QueryError(
+                        Code.UNKNOWN_STREAM,
+                        f"no stream {source.stream!r} is given{only}",
+                        f"give a schema for {source.stream!r}",
+                    )
                 )
             schema = arrow_schema_of(schemas[source.stream], source.stream)
             time = given.get(source.alias, given.get(source.stream)) or time_of(source.stream, schema)

@@ -210,7 +210,7 @@ def _read_json(file: Path, text_columns: tuple[str, ...]) -> pa.Table:
 
         raise explain_failure(file) or _unreadable(file, "it cannot be read as jsonl", "")
     check_integers(file, table.schema)
-    table = _without_invented(file, table, columns)
+    table = table.select(_names_in(file, table.schema))
     guessed = [field for field in table.schema if field.type != _times_as_text(field.type)]
     if not guessed:
         return table
@@ -245,15 +245,19 @@ def _read_json_as(file: Path, schema: pa.Schema) -> pa.Table | None:
         return None
 
 
-def _without_invented(file: Path, table: pa.Table, text_columns: tuple[str, ...]) -> pa.Table:
-    """Drop the columns that only the explicit schema has, so that they count as missing."""
+def _names_in(file: Path, schema: pa.Schema) -> list[str]:
+    """The columns of JSON lines in the file's order. An explicit schema puts its own columns first, and adds those that
+    the file does not have."""
     from pyarrow import json
 
-    empty = [name for name in text_columns if table.column(name).null_count == table.num_rows]
-    if not empty:
-        return table
-    there = in_blocks(lambda block: json.read_json(file, json.ReadOptions(block_size=block))).schema.names
-    return table.drop_columns([name for name in empty if name not in there])
+    from whenabouts.core.sources.json_lines import names_of_first_row
+
+    first = names_of_first_row(file)
+    if set(first) == set(schema.names):
+        return first
+    in_order = {"use_threads": False}  # else columns of later blocks are taken in the order in which these are parsed
+    read = in_blocks(lambda block: json.read_json(file, json.ReadOptions(block_size=block, **in_order)))
+    return list(read.schema.names)
 
 
 def _unreadable(path: object, problem: str, hint: str) -> InputError:

@@ -20,6 +20,7 @@ DEEPEST = 64
 """The deepest nesting of objects and lists, counting the row itself: the limit of Arrow's own files."""
 
 _BYTES_AT_ONCE = 1 << 24
+_FIRST_BYTES = 1 << 16
 _TOO_DEEP, _NO_OBJECT = 1, 2
 _DEPTH, _IN_TEXT, _ESCAPED, _LINE, _BEGAN = range(5)
 _TAB, _NEWLINE, _RETURN, _SPACE, _QUOTE, _BACKSLASH = b'\t\n\r "\\'
@@ -96,6 +97,16 @@ def _scan(data, state):  # type: ignore[no-untyped-def]  # compiled
             depth -= 1
     state[_DEPTH], state[_IN_TEXT], state[_ESCAPED], state[_LINE] = depth, in_text, escaped, line
     return found
+
+
+def names_of_first_row(file: Path) -> list[str]:
+    """The columns that the first row of a checked file has, in their order; none if the row is longer than 64 KiB."""
+    with pa.input_stream(str(file), compression="detect") as stream:
+        text = stream.read(_FIRST_BYTES).decode("utf-8-sig", "ignore")
+    try:
+        return list(json.JSONDecoder().raw_decode(text.lstrip())[0])
+    except ValueError:
+        return []
 
 
 def explain_failure(file: Path) -> InputError | None:

@@ -54,7 +54,7 @@ def condition_of(keywords: Mapping[str, Any], *, needs_confidence: bool = True) 
     if "confidence" not in given:
         if not needs_confidence:
             return found
-        raise QueryError(Code.BAD_CONFIDENCE, "no confidence is given", "give a number in (0, 1]")
+        raise QueryError(Code.BAD_CONFIDENCE, "no confidence is given", "give confidence, in (0, 1], or possibly")
     return Condition(found.lo_us, found.hi_us, given["confidence"])
 
 
