@@ -20,7 +20,7 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.arrays.value_texts import iso_texts
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US, digits_cut
-from whenabouts.core.times.time_units import UnitCounts
+from whenabouts.core.times.time_units import UnitCounts, listed
 
 UTC_US = pa.timestamp("us", "UTC")
 
@@ -292,17 +292,20 @@ def _refuse_foreign_unit(values: pa.ChunkedArray, column: str, source: str) -> N
     counts = UnitCounts()
     for chunk in values.chunks:
         counts.count(chunk)
-    unit = counts.likely()
-    if unit is None:
+    likely = counts.likely()
+    if not likely:
         return
-    name = _UNIT_NAMES.get(unit)
-    fix = f"give --time-unit {name}" if name else "write them as 2024-01-31"
-    raise InputError(
-        Code.WRONG_TYPE,
-        f"time column {column!r} of {source} holds integers such as {counts.example}, most of which look like "
-        f"{unit + ' since 1970' if name else unit} and not like microseconds",
-        f"{fix} (or --time-unit us if they are microseconds after all)",
-    )
+    holds = f"time column {column!r} of {source} holds integers such as {counts.example}"
+    first, *others = likely
+    if others:
+        what = f"{holds}, which are of several units: {likely[first]:,} of {counts.values:,} look like {listed(likely)}"
+        fix = "write them in one unit; `whenabouts profile` shows rows of each"
+    else:
+        name = _UNIT_NAMES.get(first)
+        since = " since 1970" if name else ""
+        what = f"{holds}, most of which look like {first}{since} and not like microseconds"
+        fix = f"give --time-unit {name}" if name else "write them as 2024-01-31"
+    raise InputError(Code.WRONG_TYPE, what, f"{fix} (or --time-unit us if they are microseconds after all)")
 
 
 def _decoded(values: pa.ChunkedArray) -> pa.ChunkedArray:
