@@ -19,6 +19,7 @@ from whenabouts.core.arrays.ticks import PER_SECOND, as_ticks
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.arrays.value_texts import iso_texts
 from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.runtime.option_checks import counted
 from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US, digits_cut
 from whenabouts.core.times.time_units import UnitCounts, listed
 
@@ -71,18 +72,19 @@ class ParsingCounts:
     def notes(self, name: str, zone: str | None) -> list[str]:
         """The notes as sentences."""
         notes = [
-            f"{n:,} times in column {column!r} of {name} have no zone: read as UTC (--time-zone says otherwise)"
+            f"{counted(n, 'time')} in column {column!r} of {name} {'has' if n == 1 else 'have'} no zone: read as UTC "
+            "(--time-zone says otherwise)"
             for column, n in self.naive.items()
             if zone is None
         ]
         notes += [
-            f"{n:,} times in column {column!r} of {name} are finer than a microsecond: finer digits were cut "
-            f"({Code.DIGITS_CUT})"
+            f"{counted(n, 'time')} in column {column!r} of {name} {'is' if n == 1 else 'are'} finer than a "
+            f"microsecond: finer digits were cut ({Code.DIGITS_CUT})"
             for column, n in self.cut.items()
         ]
         return notes + [
-            f"{n:,} times in column {column!r} of {name} are ambiguous or skipped on the clocks of {zone}: "
-            "the earliest instant was taken, for the t_max of an interval the latest"
+            f"{counted(n, 'time')} in column {column!r} of {name} {'is' if n == 1 else 'are'} ambiguous or skipped on "
+            f"the clocks of {zone}: the earliest instant was taken, for the t_max of an interval the latest"
             for column, n in self.off_clock.items()
         ]
 
