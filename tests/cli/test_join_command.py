@@ -451,13 +451,11 @@ def test_digits_finer_than_a_microsecond_are_told_of_once(cli: Cli, tmp_path: Pa
     done = cli(f"join ns.parquet text.csv {shared}")
     assert done.exit_code == 0, done.stderr
     for name in ("left", "right"):
-        sentence = (
-            f"note: 1 times in column 't' of {name} are finer than a microsecond: finer digits were cut (WA-1075)"
-        )
+        sentence = f"note: 1 time in column 't' of {name} is finer than a microsecond: finer digits were cut (WA-1075)"
         assert sentence in done.stderr
     assert done.stderr.count("WA-1075") == 2
     assert "WA-1075" not in cli(f"join whole.csv whole.csv {shared}").stderr
-    assert cli(f"join numbers.csv numbers.csv {shared} --time-unit ns").stderr.count("note: 1 times in column 't'") == 2
+    assert cli(f"join numbers.csv numbers.csv {shared} --time-unit ns").stderr.count("note: 1 time in column 't'") == 2
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,12 @@ def test_text_and_numbers_of_another_unit_are_profiled(rows: pa.Table, tmp_path:
     pyarrow.csv.write_csv(numbers, tmp_path / "numbers.csv")
     wrong = cli("profile", str(tmp_path / "numbers.csv"), "--time", "t", "--strict")
     assert (wrong.exit_code, "look like seconds" in wrong.stdout) == (1, True)
+    assert "Give --time-unit s." in wrong.stdout
+    doubly = cli("profile", str(tmp_path / "numbers.csv"), "--time", "t", "--time-unit", "ms")
+    assert "Give --time-unit s." in doubly.stdout
+    pq.write_table(pa.table({"t": numbers["t"].cast(pa.timestamp("us", "UTC"))}), tmp_path / "stamps.parquet")
+    stamps = cli("profile", str(tmp_path / "stamps.parquet"), "--time", "t")
+    assert "Multiply its numbers by 1,000,000, or declare them as timestamp[s]." in stamps.stdout
     right = cli("profile", str(tmp_path / "numbers.csv"), "--time", "t", "--time-unit", "s", "--strict")
     assert right.exit_code == 0
 

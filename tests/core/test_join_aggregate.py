@@ -154,7 +154,7 @@ def test_a_sum_outside_its_type_names_its_left_row_in_the_table(monkeypatch: pyt
 
 def test_values_that_are_not_finite_make_chances_nan_with_a_warning() -> None:
     right = pa.table({"t": [9, 11, 12, 19], "v": [1.0, math.inf, None, 2.0]})
-    with pytest.warns(wa.NotFiniteWarning, match=r"WA-1076: in 1 rows a chance function is NaN"):
+    with pytest.warns(wa.NotFiniteWarning, match=r"WA-1076: in 1 row a chance function is NaN"):
         found = columns(right, {"e": "expected_sum:v", "s": "sum:v", "var": "sum_variance:v", "n": "expected_count"})
     assert [math.isnan(found["e"][0]), math.isnan(found["var"][0])] == [True, True]
     assert (found["e"][1:], found["s"], found["n"]) == ([2.0, 0.0], [math.inf, 2.0, None], [3.0, 1.0, 0.0])

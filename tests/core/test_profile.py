@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import whenabouts as wa
-from whenabouts import profile
+from whenabouts import learn_clock, profile
 from whenabouts.core.clocks.profile.granules import DAY, HOUR, MINUTE, MS, SECOND
 from whenabouts.core.errors import Code, InputError, QueryError
 
@@ -224,6 +224,62 @@ def test_units_of_which_none_has_most_rows_are_found(per_second: list[float]) ->
     assert found.span_us[0] > NOW - SECOND
     with pytest.raises(InputError, match="WA-1081"):
         found.spec()
+
+
+_SECONDS = 1_714_557_612 + 7 * np.arange(40)
+"""Seconds since 1970."""
+
+
+@pytest.mark.parametrize(
+    ("column", "convert", "unit"),
+    [
+        (pa.array(_SECONDS), "Multiply its numbers by 1,000,000", "s"),
+        (pa.array(_SECONDS, pa.timestamp("ns")), "Multiply its numbers by 1,000,000,000", "s"),
+        (pa.array(_SECONDS, pa.timestamp("ms")), "Multiply its numbers by 1,000", "s"),
+        (pa.array(_SECONDS * 10**6, pa.timestamp("ms")), "Divide its numbers by 1,000", "us"),
+    ],
+)
+def test_the_remedy_converts_from_the_declared_unit(column: pa.Array, convert: str, unit: str) -> None:
+    table, remedy = pa.table({"t": column}), f"{convert}, or declare them as timestamp[{unit}]."
+    (found,) = profile(table, "t").wrong
+    assert (found.kind, found.remedy) == ("unit", remedy)
+    with pytest.raises(InputError, match=f"WA-1081.*{re.escape(remedy)}"):
+        learn_clock(table, table, left_time="t", right_time="t")
+
+
+_MIXTURES = {
+    "three units": (
+        [*_SECONDS[:20], *(_SECONDS[:20] * 1_000), *(_SECONDS[:15] * 10**6)],
+        [
+            "but 36.4 % of its numbers look like milliseconds (",
+            "36.4 % of the rows look like seconds, others like milliseconds or microseconds.",
+            "27.3 % of the rows look like microseconds, others like seconds or milliseconds.",
+        ],
+    ),
+    "one row of each": (
+        [_SECONDS[0], _SECONDS[0] * 1_000, _SECONDS[0] * 10**6],
+        [
+            "but 33.3 % of its numbers look like milliseconds (",
+            "33.3 % of the rows look like seconds, others like milliseconds or microseconds.",
+            "33.3 % of the rows look like microseconds, others like seconds or milliseconds.",
+        ],
+    ),
+    "one row of a finer unit": (
+        [*(_SECONDS * 10**6), _SECONDS[0] * 10**9],
+        ["2.44 % of the rows look like nanoseconds, the others like microseconds."],
+    ),
+    "dates": ([20_240_101 + n for n in range(25)], ["but its numbers look like dates such as 20240131 ("]),
+}
+
+
+@pytest.mark.parametrize("case", _MIXTURES)
+def test_of_mixed_units_each_is_named_and_no_factor_is(case: str) -> None:
+    numbers, sentences = _MIXTURES[case]
+    wrong = profile(pa.table({"t": pa.array(numbers, pa.int64())}), "t").wrong
+    assert len(wrong) == len(sentences)
+    for found, sentence in zip(wrong, sentences, strict=True):
+        assert sentence in found.sentence
+        assert "by 1,000" not in found.remedy
 
 
 def test_times_of_other_years_are_of_no_other_unit() -> None:

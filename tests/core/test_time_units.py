@@ -45,10 +45,29 @@ def test_most_rows_decide_and_the_mend_is_named(unit: str, odd: list[int | None]
     assert f"{len(values)} of {len(values) + sum(each is not None for each in odd)}" in text
 
 
+MIXED = [
+    ([YEARS[1], 1_000 * YEARS[1] + 7], "1 of 2 look like seconds, 1 like milliseconds: "),
+    ([YEARS[1]] * 20 + [1_000 * YEARS[1]] * 20, "20 of 40 look like seconds, 20 like milliseconds: "),
+    ([10**6 * YEARS[1]] * 2 + [YEARS[1], 1_000 * YEARS[1], 20_240_101], "1 of 5 look like dates such as 20240131, 1 "),
+]
+"""Of several units, none of which most values look like; and what is said of them."""
+
+
+@pytest.mark.parametrize(("values", "said"), MIXED)
+def test_units_that_most_rows_look_like_together_are_named(values: list[int], said: str) -> None:
+    table = pa.table({"t": values})
+    with pytest.warns(DoubtfulTimesWarning, match=said + ".*write them in one unit"):
+        found = local.run(TimingJoin(**JOIN), [table, FINE])
+    assert found.metrics[metrics.DOUBTFUL] == sum(value < 10**15 for value in values)
+    with pytest.raises(InputError, match=f"WA-1002: .* of several units: {said[:-2]}.*write them in one unit; `whenab"):
+        parse_times(table, ("t",), ClockRules(), ParsingCounts(), "f")
+
+
 @pytest.mark.parametrize(
     "values",
     [
         [0, 1, 2], [-1, 0], [], [1_700_000_000_000_000] * 2, [1_700_000_000, 0], [1_700_000_000, 1, 2],
+        [1_700_000_000, 1_700_000_000_000, 0, 1],
         [-1_700_000_000] * 3, [631_151_999_999_999, 4_133_980_800_000_000], [19_900_100, 21_001_232],
     ],
 )  # fmt: skip
@@ -129,6 +148,6 @@ def test_a_file_of_such_times_is_refused_until_the_unit_is_given(values: list[An
 def test_counts_go_on_over_batches() -> None:
     counts = UnitCounts()
     assert [counts.count(pa.array([1_700_000_000])), counts.count(pa.array([5, 6]))] == [1, 0]
-    assert counts.likely() is None
+    assert counts.likely() == {}
     assert counts.count(pa.array([1_700_000_000] * 2)) == 2
-    assert counts.likely() == "seconds"
+    assert counts.likely() == {"seconds": 3}

@@ -362,3 +362,10 @@ def test_none_in_a_dict_is_null_to_where(where: str, of_left: object, of_right: 
     asked = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), where=where)
     answer = why_not({"t": 0, "v": of_left}, {"t": 3, "v": of_right}, query=asked)
     assert (bool(answer), answer.reason) == (matches, Reason.MATCH if matches else Reason.WHERE)
+
+
+def test_of_a_row_without_its_time_the_columns_are_told() -> None:
+    query = TimingJoin(left_time=Point("t"), right_time=Point("seen"), condition=within("1 s", confidence=1))
+    for row in ({"see": 5, "k": 1}, pa.table({"see": [5], "k": [1]})):
+        with pytest.raises(InputError, match=r"WA-1001: .*'seen' \(hint: it has see, k\)"):
+            why_not({"t": 5}, row, query=query)

@@ -115,7 +115,7 @@ def test_naive_times_without_a_zone_are_utc_and_noted() -> None:
     result = parse_times(pa.table({"t": pa.array([1, None], pa.timestamp("ms"))}), ("t",), ClockRules(), found, "f")
     assert micros(result) == [1000, None]
     assert found.notes("right", None) == [
-        "1 times in column 't' of right have no zone: read as UTC (--time-zone says otherwise)"
+        "1 time in column 't' of right has no zone: read as UTC (--time-zone says otherwise)"
     ]
 
 

@@ -21,6 +21,7 @@ from whenabouts.core import (
     JsonPayload,
     Lateness,
     Point,
+    QueryError,
     Template,
     WhenaboutsError,
     chance_matches,
@@ -296,3 +297,14 @@ def test_what_options_are_made_of_is_checked_too(name: str, option: str) -> None
 @pytest.mark.parametrize("call", [read_plan_file, build_worker_archive])
 def test_a_function_of_files_takes_paths_that_are_there(call: Callable[..., Any], what: str) -> None:
     assert told(lambda: call(WRONG[what]))
+
+
+def test_one_of_something_is_told_in_the_singular() -> None:
+    query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(0, confidence=1))
+    with pytest.raises(QueryError, match=r"2 inputs \(left, right\), 1 was given"):
+        local.run(query, [pa.table({"t": [1]})])
+    with pytest.raises(QueryError, match=r"a window join of 1 stream \("):
+        WindowJoin(times={"a": Point("t")}, windows={})
+    told = str(profile(pa.table({"t": [1_700_000_000_000_000]}), "t"))
+    assert ": 1 time over " in told
+    assert "1 usable row is too few" in told

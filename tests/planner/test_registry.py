@@ -217,6 +217,11 @@ def test_a_new_plan_is_adopted_only_if_it_wins_clearly() -> None:
     assert registry.replan(current).choices == registry.plan().choices
 
 
+def test_only_a_plan_is_replanned() -> None:
+    with pytest.raises(QueryError, match="WA-2006: current is None"):
+        Registry().replan(None)  # type: ignore[arg-type]
+
+
 def test_the_explanation_names_choice_costs_statistics_and_their_source() -> None:
     registry = six([0.8, 0.1])
     registry.register("guess", query("g"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
@@ -78,6 +79,34 @@ def test_conditions_on_both_streams_are_part_of_the_join(how: str) -> None:
     assert _sorted(found.to_pylist()) == _sorted(want.to_pylist())
     with pytest.raises(QueryError, match="WA-2006: where is given"):
         _run(text, {"seismic": a, "acoustic": b}, where="left.v > 1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM A, B WHERE WINDOW(A, B) = '2 s' WITH THRESHOLD 0.6",
+        "SELECT * FROM A, B, C WHERE WINDOW(A, B) = '2 s' AND WINDOW(B, C) = '2 s' WITH THRESHOLD 0.6",
+        "SELECT A.region, COUNT(B) AS n FROM A LEFT JOIN B ON WINDOW(A, B) = '2 s' WITH THRESHOLD 0.6 GROUP BY A",
+        "SELECT * FROM A ASOF JOIN B ON A.region = B.region AND A.t_max >= B.t_max",
+        "SELECT * FROM A COALESCE ON v GROUP BY region",
+        "SELECT COUNT(*) AS n FROM A COALESCE ON v",
+    ],
+)
+def test_bind_answers_for_options_that_the_query_lacks_or_the_text_says(text: str) -> None:
+    schemas = dict.fromkeys("ABC", _events(1).schema)
+    bind, times = (
+        parse_query(text).bind,
+        dict.fromkeys(re.findall(r"\b[ABC]\b", text.split("WHERE")[0]), Point("t_max")),
+    )
+    with pytest.raises(TypeError, match=r"^bind\(\) got an unexpected keyword argument 'foo'$"):
+        bind(schemas, times, foo=1)
+    with pytest.raises(
+        TypeError, match=r"^bind\(\) got an unexpected keyword argument 'latenes'; did you mean 'lateness'\?$"
+    ):
+        bind(schemas, times, latenes="1 s")
+    if "THRESHOLD" in text:
+        with pytest.raises(QueryError, match="WA-2006: confidence is given, and the text says it"):
+            bind(schemas, times, confidence=0.2)
 
 
 def test_the_form_of_w_join_is_the_window_join() -> None:

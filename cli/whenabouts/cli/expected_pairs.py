@@ -15,6 +15,7 @@ from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.key_names import Key
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
+from whenabouts.core.runtime.option_checks import counted
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.time_specs import TimeSpec
 
@@ -53,14 +54,16 @@ def at_most(inputs: Sequence[Input], specs: Sequence[TimeSpec], condition: Condi
 
 def refuse_over(bound: AtMost, max_pairs: int | None, max_pairs_per_row: int | None) -> None:
     """Raise QueryError WA-2006 if a limit is exceeded."""
+    pairs = f"{counted(bound.pairs, 'pair')} {'is' if bound.pairs == 1 else 'are'}"
+    partners = counted(bound.per_row, "partner")
     for limit, number, option, what in (
-        (max_pairs, bound.pairs, "--max-pairs", "at most {} pairs are expected"),
-        (max_pairs_per_row, bound.per_row, "--max-pairs-per-row", "one row can have {} partners"),
+        (max_pairs, bound.pairs, "--max-pairs", f"at most {pairs} expected"),
+        (max_pairs_per_row, bound.per_row, "--max-pairs-per-row", f"one row can have {partners}"),
     ):
         if limit is not None and number > limit:
             raise QueryError(
                 Code.BAD_OPTION,
-                f"{what.format(f'{number:,}')}, over {option} {limit:,}",
+                f"{what}, over {option} {limit:,}",
                 "join --on a key, narrow the condition, or raise the limit",
             )
 

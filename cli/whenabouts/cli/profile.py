@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from whenabouts.cli.inputs import Input
     from whenabouts.core.clocks.profile.profile import Unreadable
+    from whenabouts.core.clocks.profile.report import Profile
     from whenabouts.core.sources.time_parsing import ClockRules
 
 _AT_ONCE = 1_000_000
@@ -62,6 +64,8 @@ def profile(
     \b
     whenabouts profile events.csv --time t --group device
     """
+    import pyarrow as pa
+
     from whenabouts.cli.output_files import check_files, check_page, reported_if_not_written
     from whenabouts.cli.tables import read_input
     from whenabouts.core.clocks.profile.columns import ROW_ORDER
@@ -82,6 +86,9 @@ def profile(
         _frame(source, lost), time, unreadable, group=names(group) or None, arrival=arrival or ROW_ORDER,
         max_rows=max_rows,
     )  # fmt: skip
+    of_unit = pa.int64() if rules.unit in (None, "us") else pa.timestamp(rules.unit, "UTC")
+    if source.schema.field(time).type == of_unit:
+        found = _with_option(found, rules.unit or "us")
     if html is not None:
         with reported_if_not_written(html):
             found.to_html(html)
@@ -94,6 +101,19 @@ def profile(
             say(options)
     if strict and found.wrong:
         click.get_current_context().exit(REJECTED_AND_STRICT)
+
+
+def _with_option(found: Profile, declared: str) -> Profile:
+    """A profile of integers, whose unit an option states."""
+    from whenabouts.core.clocks.profile.units import UNIT_NAMES, unit_remedy
+
+    options = {
+        unit_remedy(UNIT_NAMES[declared], name): f"Give --time-unit {unit}."
+        for unit, name in UNIT_NAMES.items()
+        if unit != declared
+    }
+    findings = tuple(replace(each, remedy=options.get(each.remedy, each.remedy)) for each in found.findings)
+    return replace(found, findings=findings)
 
 
 def _unreadable(source: Input, columns: tuple[str, ...], rules: ClockRules) -> tuple[pa.Table, list[Unreadable]]:

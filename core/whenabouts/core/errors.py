@@ -172,7 +172,7 @@ class MixedZonesWarning(UserWarning):
 
 
 class EmptyInputWarning(UserWarning):
-    """An input has no rows, so that a join of it can have no result (`WA-1031`)."""
+    """A stream of a window join, or the right side of an as-of join, has no rows (`WA-1031`)."""
 
 
 class RejectedRowsWarning(UserWarning):

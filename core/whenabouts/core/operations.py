@@ -10,7 +10,6 @@ A new operation is a query class (`whenabouts.core.runtime.protocol.Query`) and 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field
@@ -29,7 +28,7 @@ from whenabouts.core.hosting.host_options import (
     split_options,
 )
 from whenabouts.core.hosting.input_checks import check_query, check_streams
-from whenabouts.core.hosting.signatures import takes_options_of
+from whenabouts.core.hosting.signatures import check_known, takes_options_of
 from whenabouts.core.join_aggregate.pair_ranges import PairRanges
 from whenabouts.core.join_aggregate.query import JoinAggregate, JoinAggregateOptions
 from whenabouts.core.runtime.option_checks import one_of, refused
@@ -509,27 +508,10 @@ def _check_names(kind: type[Any], given: Mapping[str, Any]) -> None:
     given."""
     fields: Mapping[str, Field[Any]] = kind.__dataclass_fields__
     function = f"{_name_of(kind).replace('-', '_')}()"
-    for name in given:
-        if name not in fields:
-            raise TypeError(f"{function} got an unexpected keyword argument {_unknown(name, fields)}")
+    check_known(function, given, [*fields, *HostSettings.__dataclass_fields__])
     for name, field in fields.items():
         if field.default is MISSING and field.default_factory is MISSING and name not in given:
             raise TypeError(f"{function} missing a required keyword argument: {name!r}")
-
-
-_MEANT = {"by": "on", "left_by": "on", "right_by": "on", "left_on": "left_time", "right_on": "right_time"}
-"""Options of pandas and Polars, and what is nearest to them here."""
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    """An unknown option and the one that may be meant.
-
-    >>> _unknown("by", ["on", "tolerance"]), _unknown("colour", ["on"])
-    ("'by'; did you mean 'on'?", "'colour'")
-    """
-    known = [*known, *HostSettings.__dataclass_fields__]
-    near = [_MEANT[name]] if _MEANT.get(name) in known else difflib.get_close_matches(name, known, 1)
-    return repr(name) + "".join(f"; did you mean {meant!r}?" for meant in near)
 
 
 def _name_of(kind: type) -> str:

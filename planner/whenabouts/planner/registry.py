@@ -314,8 +314,10 @@ class Registry:
 
         This holds for all coalescing queries together and for each join by itself; queries registered since then are
         decided in any case. Warns (`PlanChangedWarning`) if another release made the plan and this one would decide
-        differently. Raises: as `plan`.
+        differently. Raises: as `plan`, and QueryError WA-2006 for what is no plan.
         """
+        if not isinstance(current, Plan):
+            raise checks.refused("current", current, "give a plan: one of `plan`, or of a file")
         best = self.plan()
         kept = self._kept(current, best)
         other = {name: pair for name, pair in kept.diff(best).items() if current.release != best.release}

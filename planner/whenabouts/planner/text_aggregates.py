@@ -29,6 +29,7 @@ from whenabouts.planner.text_scope import (
     name_in,
     of_on,
     of_where,
+    query_of,
     with_options,
 )
 
@@ -107,7 +108,7 @@ def bind_aggregates(scope: Scope, options: dict[str, Any]) -> SelectProject:
         "on": _keys(parts, aliases),
         "lateness": lateness_of_sides(left.lateness, right.lateness),
     }
-    query = JoinAggregate(**with_options(said, options | {"how": how}))
+    query = query_of(JoinAggregate, said, options | {"how": how})
     names = {(aliases[0], name): name for name in left.schema.names}
     inputs = dict(zip(aliases, query.inputs, strict=True))
     return SelectProject(

@@ -23,7 +23,7 @@ from whenabouts.planner.streams import lateness_of_sides
 from whenabouts.planner.text_durations import text_duration_us
 from whenabouts.planner.text_join_columns import join_columns, selected
 from whenabouts.planner.text_joins import of_rows
-from whenabouts.planner.text_scope import Scope, is_call, is_window, of_where, with_options
+from whenabouts.planner.text_scope import Scope, is_call, is_window, of_where, query_of, with_options
 
 _DIRECTIONS = {
     "GTE": ("backward", True), "GT": ("backward", False), "LTE": ("forward", True), "LT": ("forward", False),
@@ -89,7 +89,7 @@ def bind_asof(scope: Scope, options: dict[str, Any]) -> SelectProject:
         "lateness": lateness_of_sides(left.lateness, right.lateness),
         "suffixes": (f"_{left.source.alias}", f"_{right.source.alias}"),
     }
-    query = AsofJoin(**with_options(said, options | {"how": how}))
+    query = query_of(AsofJoin, said, options | {"how": how})
     after = []
     for node in of_where(clauses):
         condition = scope.expression(node)

@@ -31,6 +31,7 @@ from whenabouts.planner.text_scope import (
     is_call,
     name_in,
     no_column,
+    query_of,
     with_options,
 )
 
@@ -58,7 +59,7 @@ def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
     given = with_options(given, options)
     if any(_aggregate(node) is not None for node in scope.query.clauses.select.expressions):
         return _aggregated(scope, found, given)
-    query = Coalesce(**{"valid_last": _names_last(scope.query.clauses, found), **given})
+    query = query_of(Coalesce, {}, {"valid_last": _names_last(scope.query.clauses, found), **given})
     computed = (VALID_FROM, VALID_TO, *([VALID_LAST] if query.valid_last else ()), COUNT)
     first = [OP] if query.emit == "early" else []
     first += [WINDOW_END] if query.extents.slides else []
@@ -325,7 +326,7 @@ def _aggregated(scope: Scope, found: Coalescing, given: dict[str, Any]) -> Selec
     said: dict[str, Any] = {"aggregates": aggregates}
     if conditions:
         said["where"] = joined("and", conditions, conditions[0].place)
-    query = TemporalAggregate(**with_options(said, given))
+    query = query_of(TemporalAggregate, said, given)
     if query.extents.slides:
         columns.insert(0, (WINDOW_END, column(WINDOW_END)))
     return SelectProject(

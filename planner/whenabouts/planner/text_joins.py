@@ -24,7 +24,7 @@ from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.streams import lateness_of_sides, lateness_of_streams
 from whenabouts.planner.text_join_columns import join_columns, selected
 from whenabouts.planner.text_join_parts import Parts, bounds_of, keys_of, parts_of
-from whenabouts.planner.text_scope import Scope, conditions_of, is_window, of_on, of_where, with_options
+from whenabouts.planner.text_scope import Scope, conditions_of, is_window, of_on, of_where, query_of, with_options
 
 
 def bind_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
@@ -122,7 +122,7 @@ def _timing_join(scope: Scope, parts: Parts, on: Sequence[Key], options: dict[st
         "suffixes": (f"_{left.source.alias}", f"_{right.source.alias}"),
         **_where(scope, [each for found in parts.of_two.values() for each in found]),
     }
-    return TimingJoin(**with_options(said, options))
+    return query_of(TimingJoin, said, options)
 
 
 def _where(scope: Scope, conditions: Sequence[Expression]) -> dict[str, SqlPredicate]:
@@ -147,7 +147,7 @@ def _window_join(
         "lateness": lateness_of_streams({alias: stream.lateness for alias, stream in scope.streams.items()}),
         **({"predicates": predicates} if predicates else {}),
     }
-    return WindowJoin(**with_options(said, options))
+    return query_of(WindowJoin, said, options)
 
 
 def of_rows(conditions: Sequence[Expression]) -> Expression:

@@ -78,7 +78,7 @@ class TextQuery(ParsedQuery):
         Raises: QueryError WA-2006 for a time or a lateness of no stream, for an option that the text says, and for
         wrong objects; WA-2092 for an unknown column, WA-2113 for a stream without a schema, WA-2114 for an unknown
         time, WA-2111 and WA-2112 for anything that the form does not support, each with line and column; and what the
-        query itself raises.
+        query itself raises. TypeError for an option that the query lacks.
 
         >>> text = "SELECT room, n FROM s COALESCE ON lamp GROUP BY room"
         >>> query = parse_query(text).bind({"s": pa.schema({"t": pa.int64(), "room": pa.int64(), "lamp": pa.bool_()})})

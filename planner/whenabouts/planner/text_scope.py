@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -13,10 +14,12 @@ from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.sql import from_sqlglot
 from whenabouts.core.expressions.tree import Expression, rewritten
+from whenabouts.core.hosting.signatures import check_known
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.planner.query_text import Clauses, conjuncts, place_of
 from whenabouts.planner.text_clauses import Place, WindowClause
 
+Query = TypeVar("Query")
 Form = Literal["join", "join aggregate", "as-of join", "coalesce", "temporal join"]
 
 
@@ -172,3 +175,17 @@ def with_options(said: Mapping[str, Any], options: Mapping[str, Any]) -> dict[st
                 "give times={stream: time}" if by_name else "leave one of them out",
             )
     return {**options, **said}
+
+
+def query_of(kind: Callable[..., Query], said: Mapping[str, Any], options: Mapping[str, Any]) -> Query:
+    """The query of this class by what the text says and the options of `bind`.
+
+    Raises: QueryError WA-2006 for an option that the text says, TypeError for one that the query lacks.
+    """
+    fields = list(inspect.signature(kind).parameters)
+    if options.get("confidence") is not None and "confidence" not in fields:
+        raise QueryError(
+            Code.BAD_OPTION, "confidence is given, and the text says it", "write WITH THRESHOLD p after the window"
+        )
+    check_known("bind()", options, fields)
+    return kind(**with_options(said, options))

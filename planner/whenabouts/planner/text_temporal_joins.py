@@ -16,7 +16,7 @@ from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.text_coalescing import Coalescing, coalescing_of, columns_of, given_by
 from whenabouts.planner.text_durations import duration_us
 from whenabouts.planner.text_periods import check_periods, written_period
-from whenabouts.planner.text_scope import BoundStream, Scope, conditions_of, is_call, no_column, with_options
+from whenabouts.planner.text_scope import BoundStream, Scope, conditions_of, is_call, no_column, query_of
 
 
 def bind_temporal_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
@@ -34,7 +34,7 @@ def bind_temporal_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
     if matching:
         condition = joined("and", matching, matching[0].place)
         said["matches"] = SqlPredicate((left, right), scope.query.text, condition)
-    query = TemporalJoin(**with_options(said, options))
+    query = query_of(TemporalJoin, said, options)
     if first.time != second.time:
         raise second.source.place.wrong("the streams' times are in different columns", "one time column for both")
     mine = (*found.group, *found.values)

@@ -29,7 +29,7 @@ from whenabouts.core.joins.sides import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.keys import NULL_KEY
-from whenabouts.core.runtime.option_checks import whole_number
+from whenabouts.core.runtime.option_checks import counted, whole_number
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin
@@ -179,7 +179,9 @@ def _chance_sentences(found: ChanceMatches) -> list[str]:
     if found.background_mean is None or found.background_std is None:
         return [*sentences, "There are no time slides: none were asked for, or the window is one-sided or too long."]
     mean, std = found.background_mean, found.background_std
-    sentences.append(f"{len(found.slides_us)} time slides give {_count(mean)} \u00b1 {_count(std)}.")
+    number = len(found.slides_us)
+    slides = f"{counted(number, 'time slide')} {'gives' if number == 1 else 'give'}"
+    sentences.append(f"{slides} {_count(mean)} \u00b1 {_count(std)}.")
     if abs(found.expected - mean) > max(5 * std, 5 * math.sqrt(mean), 0.05 * mean, 5.0):
         sentences.append("The two differ, so rows are not spread evenly over time: believe the slides.")
     return sentences

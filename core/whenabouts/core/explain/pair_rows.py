@@ -129,16 +129,16 @@ def read_pair(
 
 
 def one_row(row: Row, needed: tuple[str, ...] | None, side: str) -> pa.RecordBatch:
-    """The needed columns of a row (None: all); a missing one is left to the operator's own error."""
+    """The needed columns of a row (None: all); a missing one is left to the operator's own error, beside all others."""
     if isinstance(row, Mapping):
-        names = list(dict.fromkeys(row if needed is None else needed))
+        names = list(dict.fromkeys(row if needed is None or not row.keys() >= set(needed) else needed))
         return pa.RecordBatch.from_pydict({name: _one_value(row[name], name, side) for name in names if name in row})
     table = arrow_table(side, row)
     if table.num_rows != 1:
         problem = f"the {side} row must be a dataframe of one row, it has {table.num_rows}"
         raise InputError(Code.NOT_AN_INPUT, problem, "take one row of it")
-    names = list(dict.fromkeys(table.column_names if needed is None else needed))
-    kept = table.select([name for name in names if name in table.column_names]).combine_chunks()
+    whole = needed is None or not set(table.column_names) >= set(needed)
+    kept = (table if whole else table.select(list(dict.fromkeys(needed or ())))).combine_chunks()
     return kept.to_batches()[0] if kept.num_columns else pa.RecordBatch.from_pydict({})
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.runtime.option_checks import refused, shown, whole_number
+from whenabouts.core.runtime.option_checks import counted, refused, shown, whole_number
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.wrappers.state_limit import StateLimit
 
@@ -28,7 +28,8 @@ def check_inputs(query: Query, inputs: Any, kinds: tuple[type, ...], hint: str) 
     if not isinstance(inputs, Sequence) or isinstance(inputs, (str, bytes)):
         raise refused("the list of inputs", inputs, f"give a list with one input for each of {', '.join(query.inputs)}")
     if len(inputs) != len(query.inputs):
-        problem = f"the query has {len(query.inputs)} inputs ({', '.join(query.inputs)}), {len(inputs)} were given"
+        problem = f"the query has {counted(len(query.inputs), 'input')} ({', '.join(query.inputs)}), {len(inputs)} "
+        problem += "was given" if len(inputs) == 1 else "were given"
         raise QueryError(Code.BAD_OPTION, problem, "give one for each")
     for name, given in zip(query.inputs, inputs, strict=True):
         check_input(name, given, kinds, hint)

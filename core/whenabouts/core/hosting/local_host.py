@@ -18,6 +18,7 @@ from whenabouts.core.errors import Code, EngineError, NotFiniteWarning, QueryErr
 from whenabouts.core.hosting.host import warn_of_two_zones
 from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.option_checks import counted
 from whenabouts.core.runtime.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
@@ -247,8 +248,8 @@ def _warn_of_values(rows: int) -> None:
     """Warn (`NotFiniteWarning`, WA-1076) of rows in which a chance function is NaN, if there are any."""
     if rows:
         warnings.warn(
-            f"{Code.NOT_FINITE}: in {rows:,} rows a chance function is NaN: a value among their partners is NaN or "
-            "infinite",
+            f"{Code.NOT_FINITE}: in {counted(rows, 'row')} a chance function is NaN: a value among their partners "
+            "is NaN or infinite",
             NotFiniteWarning,
             stacklevel=users_level(),
         )

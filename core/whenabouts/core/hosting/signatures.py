@@ -6,8 +6,9 @@ fields instead of `**options`, so that `help(f)` and editors show them with thei
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -50,3 +51,22 @@ def takes_options_of(
         return function
 
     return show
+
+
+_MEANT = {"by": "on", "left_by": "on", "right_by": "on", "left_on": "left_time", "right_on": "right_time"}
+"""Options of pandas and Polars, and what is nearest to them here."""
+
+
+def check_known(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError, in Python's words, for an option that a function lacks; it names the one that may be meant.
+
+    >>> check_known("join()", ["by"], ["on", "tolerance"])
+    Traceback (most recent call last):
+    TypeError: join() got an unexpected keyword argument 'by'; did you mean 'on'?
+    """
+    names = list(known)
+    for name in given:
+        if name not in names:
+            near = [_MEANT[name]] if _MEANT.get(name) in names else difflib.get_close_matches(name, names, 1)
+            meant = "".join(f"; did you mean {each!r}?" for each in near)
+            raise TypeError(f"{function} got an unexpected keyword argument {name!r}{meant}")

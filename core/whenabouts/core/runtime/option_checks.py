@@ -36,6 +36,15 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "row"), counted(4_000, "row")
+    ('1 row', '4,000 rows')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def columns_shown(schema: pa.Schema) -> str:
     """The hint of an error about a column that does not exist; without the columns that a block has before its own.
 

@@ -14,6 +14,7 @@ from whenabouts.core.arrays.ticks import PER_SECOND
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, DigitsCutWarning
+from whenabouts.core.runtime.option_checks import counted
 from whenabouts.core.runtime.protocol import Reader
 
 FIRST_US = -62_135_596_800_000_000
@@ -72,9 +73,10 @@ def times_cut(reader: Reader, block: pa.RecordBatch) -> int:
 def warn_of_digits(n: int, where: str) -> None:
     """Warn (`DigitsCutWarning`, WA-1075) about times that lost digits, if there are any."""
     if n:
+        finer = f"{counted(n, 'time')}{where} {'is' if n == 1 else 'are'} finer than a microsecond"
         warnings.warn(
-            f"{Code.DIGITS_CUT}: {n:,} times{where} are finer than a microsecond: finer digits were cut, so that times "
-            "less than a microsecond apart count as equal",
+            f"{Code.DIGITS_CUT}: {finer}: finer digits were cut, so that times less "
+            "than a microsecond apart count as equal",
             DigitsCutWarning,
             stacklevel=users_level(),
         )

@@ -19,8 +19,9 @@ from whenabouts.core.arrays.ticks import PER_SECOND, as_ticks
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.arrays.value_texts import iso_texts
 from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.runtime.option_checks import counted
 from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US, digits_cut
-from whenabouts.core.times.time_units import UnitCounts
+from whenabouts.core.times.time_units import UnitCounts, listed
 
 UTC_US = pa.timestamp("us", "UTC")
 
@@ -71,18 +72,19 @@ class ParsingCounts:
     def notes(self, name: str, zone: str | None) -> list[str]:
         """The notes as sentences."""
         notes = [
-            f"{n:,} times in column {column!r} of {name} have no zone: read as UTC (--time-zone says otherwise)"
+            f"{counted(n, 'time')} in column {column!r} of {name} {'has' if n == 1 else 'have'} no zone: read as UTC "
+            "(--time-zone says otherwise)"
             for column, n in self.naive.items()
             if zone is None
         ]
         notes += [
-            f"{n:,} times in column {column!r} of {name} are finer than a microsecond: finer digits were cut "
-            f"({Code.DIGITS_CUT})"
+            f"{counted(n, 'time')} in column {column!r} of {name} {'is' if n == 1 else 'are'} finer than a "
+            f"microsecond: finer digits were cut ({Code.DIGITS_CUT})"
             for column, n in self.cut.items()
         ]
         return notes + [
-            f"{n:,} times in column {column!r} of {name} are ambiguous or skipped on the clocks of {zone}: "
-            "the earliest instant was taken, for the t_max of an interval the latest"
+            f"{counted(n, 'time')} in column {column!r} of {name} {'is' if n == 1 else 'are'} ambiguous or skipped on "
+            f"the clocks of {zone}: the earliest instant was taken, for the t_max of an interval the latest"
             for column, n in self.off_clock.items()
         ]
 
@@ -292,17 +294,20 @@ def _refuse_foreign_unit(values: pa.ChunkedArray, column: str, source: str) -> N
     counts = UnitCounts()
     for chunk in values.chunks:
         counts.count(chunk)
-    unit = counts.likely()
-    if unit is None:
+    likely = counts.likely()
+    if not likely:
         return
-    name = _UNIT_NAMES.get(unit)
-    fix = f"give --time-unit {name}" if name else "write them as 2024-01-31"
-    raise InputError(
-        Code.WRONG_TYPE,
-        f"time column {column!r} of {source} holds integers such as {counts.example}, most of which look like "
-        f"{unit + ' since 1970' if name else unit} and not like microseconds",
-        f"{fix} (or --time-unit us if they are microseconds after all)",
-    )
+    holds = f"time column {column!r} of {source} holds integers such as {counts.example}"
+    first, *others = likely
+    if others:
+        what = f"{holds}, which are of several units: {likely[first]:,} of {counts.values:,} look like {listed(likely)}"
+        fix = "write them in one unit; `whenabouts profile` shows rows of each"
+    else:
+        name = _UNIT_NAMES.get(first)
+        since = " since 1970" if name else ""
+        what = f"{holds}, most of which look like {first}{since} and not like microseconds"
+        fix = f"give --time-unit {name}" if name else "write them as 2024-01-31"
+    raise InputError(Code.WRONG_TYPE, what, f"{fix} (or --time-unit us if they are microseconds after all)")
 
 
 def _decoded(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -2,7 +2,7 @@
 
 Seconds, milliseconds and dates written as numbers (20240101), read as microseconds, all lie within seven weeks of 1970;
 nanoseconds lie far beyond the year 9999. Such instants are possible but rare, so they are not refused: a warning names
-the unit that most rows look like, once, and how to fix it.
+the unit, or the units, that most rows look like, once, and how to fix it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class UnitCounts:
     >>> counts.count(pa.array([1_700_000_000, 1_700_000_060, -1, None]))
     2
     >>> counts.likely()
-    'seconds'
+    {'seconds': 2}
     """
 
     def __init__(self) -> None:
@@ -78,23 +78,33 @@ class UnitCounts:
             self.example = int(ticks[np.argmax(found[unit])])
         return numbers.total()
 
-    def likely(self) -> str | None:
-        """The unit that more than half of the values look like; None if they may well be microseconds."""
-        for unit, number in self._by_unit.items():
-            if 2 * number > self.values:
-                return unit
-        return None
+    def likely(self) -> dict[str, int]:
+        """The units that more than half of the values look like together, with their numbers, the most frequent first;
+        empty if the values may well be microseconds."""
+        return dict(self._by_unit.most_common()) if 2 * self._by_unit.total() > self.values else {}
 
     def message(self, column: str, input: str) -> str | None:
         """A warning about the column, None if it needs none."""
-        unit = self.likely()
-        if unit is None:
+        likely = self.likely()
+        if not likely:
             return None
+        first, *others = likely
+        fix = "write them in one unit (`whenabouts.profile` shows rows of each)" if others else FIXES[first]
         return (
             f"{Code.DOUBTFUL_UNIT}: time column {column!r} of the {input} input holds integers such as {self.example}, "
-            f"and integers are read as microseconds since 1970; {self._by_unit[unit]:,} of {self.values:,} look like "
-            f"{unit}: {FIXES[unit]}, or make the column a timestamp"
+            f"and integers are read as microseconds since 1970; {likely[first]:,} of {self.values:,} look like "
+            f"{listed(likely)}: {fix}, or make the column a timestamp"
         )
+
+
+def listed(likely: Mapping[str, int]) -> str:
+    """Units in words, all but the first with their numbers.
+
+    >>> listed({"seconds": 20, "milliseconds": 10})
+    'seconds, 10 like milliseconds'
+    """
+    first, *others = likely
+    return ", ".join([first, *(f"{likely[unit]:,} like {unit}" for unit in others)])
 
 
 class DoubtfulTimes:

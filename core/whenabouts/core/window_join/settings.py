@@ -95,7 +95,9 @@ class WindowJoinSettings:
     def _set_times(self) -> None:
         times = checks.items_of("times", self.times, "give a time for each stream by name")
         if len(times) < 2:
-            raise QueryError(Code.BAD_OPTION, f"a window join of {len(times)} streams", "give two streams or more")
+            raise QueryError(
+                Code.BAD_OPTION, f"a window join of {checks.counted(len(times), 'stream')}", "give two streams or more"
+            )
         names = [name for name, _ in times]
         if len(set(names)) < len(names) or not all(isinstance(name, str) and name for name in names):
             raise QueryError(Code.BAD_OPTION, f"the streams are called {names}", "give each a different name")

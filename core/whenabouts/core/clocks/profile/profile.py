@@ -19,7 +19,7 @@ from whenabouts.core.clocks.profile.zones import QUARTER, Days
 from whenabouts.core.deprecation import takes_old_names
 from whenabouts.core.durations import format_duration
 from whenabouts.core.errors import Code
-from whenabouts.core.runtime.option_checks import columns_of, text, whole_number
+from whenabouts.core.runtime.option_checks import columns_of, counted, text, whole_number
 
 _BINS = 120
 _NO_ORDER = 0.1
@@ -191,7 +191,7 @@ def _found(
         )  # fmt: skip
     if whole.rows < LEAST_ROWS or whole.distinct < LEAST_DISTINCT:
         few = (
-            f"{whole.rows} usable rows are"
+            f"{counted(whole.rows, 'usable row')} {'is' if whole.rows == 1 else 'are'}"
             if whole.rows < LEAST_ROWS
             else f"{whole.distinct} different times in {whole.rows:,} usable rows are"
             if whole.distinct > 1

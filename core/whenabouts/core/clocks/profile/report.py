@@ -18,6 +18,7 @@ from whenabouts.core.durations import format_duration, number_of
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.explain.pair_picture import LEFT_COLOUR, RIGHT_COLOUR, new_figure
 from whenabouts.core.html_tables import html_page, html_table
+from whenabouts.core.runtime.option_checks import counted
 from whenabouts.core.times.time_specs import TimeSpec
 
 Frame = TypeVar("Frame")
@@ -116,9 +117,9 @@ class Profile:
         verdict = ", ".join(f"{n} {severity}" for severity, n in counts.items() if n) or "nothing wrong"
         grouped = f" in {len(self.groups)} groups" if self.groups else ""
         if not self.whole.rows:
-            return f"Column {self.time!r} has no usable time in {self.rows:,} rows: {verdict}."
+            return f"Column {self.time!r} has no usable time in {counted(self.rows, 'row')}: {verdict}."
         return (
-            f"Column {self.time!r}: {self.whole.rows:,} times{grouped} over {format_duration(last - first)} "
+            f"Column {self.time!r}: {counted(self.whole.rows, 'time')}{grouped} over {format_duration(last - first)} "
             f"from {instant(first)}, granularity {self.whole.granularity()}: {verdict}."
         )
 

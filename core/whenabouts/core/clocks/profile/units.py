@@ -17,14 +17,17 @@ from whenabouts.core.clocks.profile.findings import Finding, Kind, examples, per
 from whenabouts.core.durations import format_duration
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
-from whenabouts.core.times.time_units import DATES, FIRST_S, FIXES, LAST_S, RANGES
+from whenabouts.core.times.time_units import DATES, FIRST_S, LAST_S, RANGES
 
 MICROSECONDS = "microseconds"
 YEARS = RANGES | {MICROSECONDS: (FIRST_S * 10**6, LAST_S * 10**6)}
 """The numbers of each unit for the years 1990 to 2100; the ranges are disjoint."""
 
 _PER_SECOND = {"seconds": 1, "milliseconds": 1_000, MICROSECONDS: 1_000_000, "nanoseconds": 10**9}
-_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": MICROSECONDS, "ns": "nanoseconds"}
+UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": MICROSECONDS, "ns": "nanoseconds"}
+_SHORT = {name: short for short, name in UNIT_NAMES.items()}
+
+_CONVERT = "Convert them where they are written."
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = {
@@ -42,8 +45,8 @@ _SENTINELS_US = {(date - _EPOCH) // timedelta(microseconds=1): name for name, da
 
 _FREQUENT = 0.01
 _MORE_FREQUENT = 20
-_MIXED = 2
-"""So many rows of another unit are a finding; a single one may be a sentinel or an outlier."""
+_ALONE = 10
+"""A single row of another unit among so many may be a sentinel or an outlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +103,15 @@ class Odd(NamedTuple):
 class Verdict:
     """How the numbers of a column are read as times, and which of them are no times.
 
-    `unit`: what the numbers look like, None if unknown; `median`: theirs. `others`: units of rows that are left out;
-    `sentinels`: values that are. `findings`: on the column's type.
+    `unit`: what the numbers look like, None if unknown; `median`: theirs. `units`: all that rows look like, if they are
+    several. `sentinels`: values that are left out. `findings`: on the column's type.
     """
 
     declared: str
     unit: str | None
     median: float
     tick_us: float
-    others: tuple[str, ...]
+    units: tuple[str, ...]
     sentinels: tuple[Sentinel, ...]
     findings: tuple[Finding, ...]
 
@@ -124,7 +127,11 @@ class Verdict:
         odd = []
         if self.unit is not None and self.unit != self.declared:
             odd.append(Odd("unit", self.unit, _inside(numbers, self.unit)))
-        for other in self.others:
+        if self.unit == DATES:
+            kept &= ~odd[0].mask
+        for other in self.units:
+            if other in (self.read_as, self.unit):
+                continue
             mask = _inside(numbers, other)
             kept &= ~mask
             outside &= ~mask
@@ -139,19 +146,18 @@ class Verdict:
     def finding(self, kind: Kind, what: str, share: float, where: tuple[int, ...] = ()) -> Finding:
         """What is said of odd numbers of this share."""
         if kind == "unit":
-            mend = FIXES.get(what, f"declare the column as {what}").replace("multiply them", "multiply the column")
+            looking = f"{percent(share)} of its numbers look" if self.units else "its numbers look"
             return Finding(
                 kind, "wrong", share, where,
-                f"The column is declared in {self.declared}, but its numbers look like {what} "
+                f"The column is declared in {self.declared}, but {looking} like {what} "
                 f"(the median, {self.median:.0f}, is then a time of {_year(self.median, what)}).",
-                f"{mend[0].upper()}{mend[1:]}.",
+                _CONVERT if self.units else unit_remedy(self.declared, what),
             )  # fmt: skip
         if kind == "mixed units":
-            return Finding(
-                kind, "wrong", share, where,
-                f"{percent(share)} of the rows look like {what}, the others like {self.read_as}.",
-                "Convert them where they are written.",
-            )  # fmt: skip
+            rest = [each for each in self.units if each != what]
+            others = f", {'the others' if len(rest) == 1 else 'others'} like {' or '.join(rest)}" if rest else ""
+            sentence = f"{percent(share)} of the rows look like {what}{others}."
+            return Finding(kind, "wrong", share, where, sentence, _CONVERT)
         if kind == "out of range":
             return Finding(
                 kind, "wrong", share, where, f"{percent(share)} of the rows lie outside the years 1 to 9999.",
@@ -161,6 +167,21 @@ class Verdict:
             kind, "wrong", share, where, f"{percent(share)} of the rows have the time {what}, which stands for none.",
             "Make them null, so that they are rejected and not joined.",
         )  # fmt: skip
+
+
+def unit_remedy(declared: str, unit: str) -> str:
+    """What to do with a column of one unit that is declared in another one.
+
+    >>> unit_remedy("nanoseconds", "seconds")
+    'Multiply its numbers by 1,000,000,000, or declare them as timestamp[s].'
+    """
+    if unit == DATES:
+        return "Read them as dates first."
+    more, fewer = _PER_SECOND[declared], _PER_SECOND[unit]
+    convert = f"Multiply its numbers by {more // fewer:,}"
+    if fewer > more:
+        convert = f"Divide its numbers by {fewer // more:,}"
+    return f"{convert}, or declare them as timestamp[{_SHORT[unit]}]."
 
 
 def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
@@ -182,7 +203,7 @@ def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
         narrow = not pa.types.is_float64(type_) or bool((floats == floats.astype(np.float32)).all())
         return RawTimes("float", np.zeros(0, np.int64), valid, floats, narrow)
     if pa.types.is_integer(type_) or pa.types.is_timestamp(type_):
-        unit = _UNIT_NAMES[type_.unit] if pa.types.is_timestamp(type_) else MICROSECONDS
+        unit = UNIT_NAMES[type_.unit] if pa.types.is_timestamp(type_) else MICROSECONDS
         try:
             numbers = present.cast(pa.int64())
         except pa.ArrowInvalid:  # unsigned numbers that are no times
@@ -251,9 +272,24 @@ def verdict(raw: RawTimes, counts: Mapping[str, int], rows: int, name: str) -> V
         )  # fmt: skip
     found = Verdict(declared, unit, median, tick_us, (), (), tuple(findings))
     if 2 * sum(counts.values()) > rows:  # else they are times of other years
-        found = replace(found, others=tuple(each for each in YEARS if each != found.read_as and counts[each] >= _MIXED))
+        found = replace(found, units=_mixture(counts, rows, unit or declared, found.read_as))
     us, kept, _ = found.read(numbers)
     return replace(found, sentinels=_sentinels(numbers, us, kept, 1e6 / _PER_SECOND[found.read_as]))
+
+
+def _mixture(counts: Mapping[str, int], rows: int, unit: str, read_as: str) -> tuple[str, ...]:
+    """The units that rows look like, if they are several.
+
+    >>> _mixture({"seconds": 99, "milliseconds": 0, "nanoseconds": 1}, 100, "seconds", "seconds")
+    ('seconds', 'nanoseconds')
+    >>> _mixture({"seconds": 1, "milliseconds": 99}, 100, "milliseconds", "milliseconds")
+    ()
+    """
+    others = [each for each in YEARS if counts.get(each) and each != unit]
+    if sum(counts[each] for each in others) == 1 and rows >= _ALONE:
+        # Read in a coarser unit, the single one would be a time after the year 9999.
+        others = [each for each in others if _PER_SECOND.get(each, 0) > _PER_SECOND[read_as]]
+    return tuple(each for each in YEARS if each in others or (each == unit and counts.get(each))) if others else ()
 
 
 def _inside(numbers: IntArray | FloatArray, unit: str) -> BoolArray:
