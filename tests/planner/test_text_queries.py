@@ -105,7 +105,7 @@ def test_bind_answers_for_options_that_the_query_lacks_or_the_text_says(text: st
     ):
         bind(schemas, times, latenes="1 s")
     if "THRESHOLD" in text:
-        with pytest.raises(QueryError, match="WA-2006: confidence is given, and the text says it"):
+        with pytest.raises(QueryError, match=r"WA-2006: the text says the confidence, not bind\(\)"):
             bind(schemas, times, confidence=0.2)
 
 

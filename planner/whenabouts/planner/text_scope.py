@@ -183,9 +183,10 @@ def query_of(kind: Callable[..., Query], said: Mapping[str, Any], options: Mappi
     Raises: QueryError WA-2006 for an option that the text says, TypeError for one that the query lacks.
     """
     fields = list(inspect.signature(kind).parameters)
-    if options.get("confidence") is not None and "confidence" not in fields:
+    has_window = "condition" in fields or "windows" in fields
+    if options.get("confidence") is not None and "confidence" not in fields and has_window:
         raise QueryError(
-            Code.BAD_OPTION, "confidence is given, and the text says it", "write WITH THRESHOLD p after the window"
+            Code.BAD_OPTION, "the text says the confidence, not bind()", "write WITH THRESHOLD p after the window"
         )
     check_known("bind()", options, fields)
     return kind(**with_options(said, options))

@@ -30,10 +30,8 @@ VERSION = 1
 """Version of the layout of an engine's state; a release that cannot read older state has a higher one."""
 
 _SLOTS = "the width of time slots"
-_PASSING = re.compile(
-    r" at 0x[0-9a-fA-F]+(?=>)|, place=\(\d+, \d+\)(?=\))"
-    r"""|(?<=\), )text=(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"), (?=condition=Expression\()"""
-)
+_PASSING = re.compile(r" at 0x[0-9a-fA-F]+(?=>)|, place=\(\d+, \d+\)(?=\))")
+_TEXT = re.compile(r"""(?<=\), )text=(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"), (?=condition=Expression\()""")
 
 
 @dataclass(frozen=True)
@@ -237,11 +235,11 @@ def _of_both(old: dict[str, str], new: dict[str, str]) -> list[str]:
 
 
 def _differences(old: dict[str, str], new: dict[str, str], name: str) -> list[str]:
-    old, new = ({key: _lasting(value) for key, value in settings.items()} for settings in (old, new))
+    old, new = ({key: _PASSING.sub("", value) for key, value in settings.items()} for settings in (old, new))
     return [
         f"{name.format(key)} was {old.get(key, 'absent')} and is {new.get(key, 'absent')}"
         for key in {**old, **new}
-        if old.get(key) != new.get(key)
+        if key not in old or key not in new or _lasting(old[key]) != _lasting(new[key])
     ]
 
 
@@ -254,7 +252,7 @@ def _lasting(text: str) -> str:
     >>> _lasting("SqlPredicate(pair=('a', 'b'), text='a.v  < b.v', condition=Expression('<'))")
     "SqlPredicate(pair=('a', 'b'), condition=Expression('<'))"
     """
-    return _PASSING.sub("", text)
+    return _TEXT.sub("", _PASSING.sub("", text))
 
 
 def _other(what: str) -> EngineError:
