@@ -153,6 +153,7 @@ def test_maps_pass_through_the_table_function_and_its_rejects_at_any_depth(spark
     [
         ("array(parse_json('1'))", "WA-1002: column 'p' is array<variant>.*cannot take variant"),
         ("interval '1-2' year to month", "WA-1002: column 'p' of the events input is interval year to month"),
+        ("array()", "WA-1002: column 'p' of the events input is array<void>"),
         ("map(array(1), 2)", "WA-1002: column 'p' is map<array<int>,int>.*arrays in keys of maps"),
         ("named_struct('a', 1, 'a', 2)", "WA-1002: column 'p' is struct.*two fields of one name"),
     ],
