@@ -1,8 +1,10 @@
-"""Output rows are never late for the watermark that the query has forwarded, however long they waited in it."""
+"""Output rows are never late for the watermark that the query has forwarded, however long they waited in it, and their
+event times can be read."""
 
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,11 +12,15 @@ import pytest
 from whenabouts.conformance import simulated_flink
 from whenabouts.conformance.simulated_engine import Schedule
 from whenabouts.conformance.simulated_flink import SimulatedFlinkRun, Task
-from whenabouts.core import Point, within
+from whenabouts.core import Point, between, within
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.harness import Variant
 from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.hosting.host import OUTPUT
+from whenabouts.core.join_aggregate.query import JoinAggregate
+from whenabouts.core.local import run_stream
 from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
@@ -81,3 +87,23 @@ def test_rows_that_are_gathered_come_before_the_watermark_passes_them(
             run.source(input, files)
         assert run.collect().output.num_rows > 300
     assert WatchedTask.seen > 100
+
+
+def test_event_times_stay_in_the_years_1_to_9999() -> None:
+    """Rows without a partner are final 2 s after their time; right ones may be 5 s before it."""
+    at = pa.array([FIRST_US, LAST_US], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    rows = pa.table({"t": at, "v": [1, 2]})
+    times: dict[str, Any] = {"left_time": Point("t"), "right_time": Point("t"), "lateness": "0 s"}
+    near, later = within("2 s", confidence=1), between("5 s", "10 s", confidence=1)
+    after, before = [FIRST_US + 2 * SECOND + 1, LAST_US], [FIRST_US, LAST_US - 5 * SECOND + 1]
+    cases: list[tuple[Query, list[int]]] = [
+        (TimingJoin(condition=near, how="left_outer", **times), after),
+        (TimingJoin(condition=later, how="right_outer", **times), before),
+        (AsofJoin(direction="nearest", tolerance="2 s", **times), after),
+        (JoinAggregate(condition=near, aggregates={"n": "count"}, **times), after),
+    ]
+    for query, expected in cases:
+        inputs = [rows.slice(0, 0), rows] if expected is before else [rows, rows.slice(0, 0)]
+        found = run_stream(query, [[table] for table in inputs]).output.column("event_time")
+        assert sorted(found.cast(pa.int64()).to_pylist()) == expected
+        assert len(found.to_pylist()) == 2  # Python has no times beyond these years

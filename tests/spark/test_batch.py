@@ -164,9 +164,13 @@ def test_a_missing_column_is_refused_before_anything_runs(spark: SparkSession) -
     assert raised.value.code is Code.MISSING_COLUMN
 
 
-def test_a_type_that_cannot_leave_the_jvm_is_refused(spark: SparkSession) -> None:
-    frame = spark.sql("select 1L as t, interval '1' month as m")
-    with pytest.raises(InputError, match="column 'm' of the left input is interval month") as raised:
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [("interval '1' month", "interval month"), ("array()", "array<void>"), ("map()", "map<void,void>")],
+)
+def test_a_type_that_cannot_leave_the_jvm_is_refused(spark: SparkSession, column: str, kind: str) -> None:
+    frame = spark.sql(f"select 1L as t, {column} as m")
+    with pytest.raises(InputError, match=f"column 'm' of the left input is {kind}") as raised:
         _point_join(frame, frame)
     assert raised.value.code is Code.WRONG_TYPE
 

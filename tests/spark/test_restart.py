@@ -149,6 +149,31 @@ def test_rows_that_wait_are_settled_by_the_query_that_continues(stream_of: Strea
         assert sorted(row for row in found[name] if row[0] != 1) == expected
 
 
+@pytest.mark.parametrize("takes", [0, 1])
+def test_functions_of_write_with_rejects_may_leave_rows_unread(stream_of: StreamOf, tmp_path: Path, takes: int) -> None:
+    """The first micro-batch is looked at. The second is written before the query fails, and left out when repeated."""
+    steps = [keyed(*((k, second) for k in range(8))) for second in (0, 10, 20)]
+    stream = stream_of(steps)
+    written: dict[int, int] = {}
+
+    def write(rows: DataFrame, number: int) -> None:
+        if number in written:
+            return
+        written[number] = rows.count() if number else len(rows.take(1)) if takes else 0
+        if number == 1:
+            raise RuntimeError("once")
+
+    def start() -> None:
+        pairs = join(stream, stream, buckets=4)
+        writer = write_with_rejects(pairs, write, lambda rows, number: None, checkpoint=str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="once"):
+        start()
+    start()
+    assert [written[number] for number in range(3)] == [takes, 8, 8]
+
+
 def _consume(batch: DataFrame, number: int) -> None:
     batch.count()
 

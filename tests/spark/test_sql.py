@@ -115,6 +115,56 @@ def test_what_the_function_cannot_do_is_told_when_the_query_is_analysed(spark: S
             spark.sql(f"SELECT * FROM timing_join({call})").collect()
 
 
+ODD_CALL = "TABLE(odd), left => 'l', right => 'r', on => 'k', time => 't', within => '2 s', confidence => 1"
+
+
+def odd_rows(spark: SparkSession, **columns: str) -> DataFrame:
+    """A view `odd` of a pair of rows and an unusable one, with further columns."""
+    more = "".join(f", {text} AS {name}" for name, text in columns.items())
+    rows = [
+        f"SELECT TIMESTAMP '2024-01-01 00:00:00' AS t, 1 AS k, '{side}' AS side{more}" for side in ("l", "r")
+    ] + [f"SELECT null, 1, 'r'{more}"]  # fmt: skip
+    frame = spark.sql(" UNION ALL ".join(rows))
+    frame.createOrReplaceTempView("odd")
+    return frame
+
+
+@pytest.mark.filterwarnings("ignore::whenabouts.core.errors.RejectedRowsWarning")
+def test_maps_pass_through_the_table_function_and_its_rejects_at_any_depth(spark: SparkSession) -> None:
+    maps = {
+        "plain": "map('a', 1, 'b', null)",
+        "dates": "map('a', date'2024-01-01', 'b', null)",
+        "structs": "map('a', named_struct('x', 1, 'm', map(1, 2)))",
+        "keys": "map(named_struct('x', 1, 'd', date'2024-01-01'), 2)",
+        "inside": "array(map('a', 2), null)",
+        "field": "named_struct('m', map(1, 2), 'none', cast(null AS map<int, int>), 'x', array(5))",
+        "none": "cast(map() AS map<int, int>)",
+    }
+    want = tuple(odd_rows(spark, **maps).select(*maps).collect()[0])
+    register_sql(spark)
+    paired = spark.sql(f"SELECT * FROM timing_join({ODD_CALL})").select(*[f"{name}_right" for name in maps])
+    assert list(map(tuple, paired.collect())) == [want]
+    rejected = spark.sql(f"SELECT * FROM timing_join_rejects({ODD_CALL})").select(*maps)
+    assert list(map(tuple, rejected.collect())) == [want]
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ("array(parse_json('1'))", "WA-1002: column 'p' is array<variant>.*cannot take variant"),
+        ("interval '1-2' year to month", "WA-1002: column 'p' of the events input is interval year to month"),
+        ("array()", "WA-1002: column 'p' of the events input is array<void>"),
+        ("map(array(1), 2)", "WA-1002: column 'p' is map<array<int>,int>.*arrays in keys of maps"),
+        ("named_struct('a', 1, 'a', 2)", "WA-1002: column 'p' is struct.*two fields of one name"),
+    ],
+)
+def test_columns_that_a_table_function_cannot_take_are_refused(spark: SparkSession, column: str, told: str) -> None:
+    odd_rows(spark, p=column)
+    register_sql(spark)
+    with pytest.raises(PySparkException, match=told):
+        _ = spark.sql(f"SELECT * FROM timing_join({ODD_CALL})").schema
+
+
 def test_streams_join_through_temporary_views(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"t": pa.array([0, 10, 20], pa.timestamp("s", "UTC")), "id": [1, 2, 3]})
     (tmp_path / "in").mkdir()

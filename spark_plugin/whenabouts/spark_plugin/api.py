@@ -108,8 +108,9 @@ def write_with_rejects(
     """A writer of a stream's rows and rejects from one run: set trigger (and checkpoint) on it and call `start()`.
 
     The functions get a batch DataFrame and the batch's number, as in `foreachBatch`; after a failure a batch comes
-    again with the same number. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises QueryError
-    WA-2006 if `result` is not a stream (in batch, write both), or for what is no function.
+    again with the same number. They may leave all its rows or some unread: the batch is kept while they run, and what
+    they left is computed after them. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises
+    QueryError WA-2006 if `result` is not a stream (in batch, write both), or for what is no function.
     """
     check_input("result", result, (DataFrame,), A_RESULT)
     if not result.isStreaming:
@@ -129,6 +130,9 @@ def write_with_rejects(
                 write_rejects(here.rejects, number)
                 if write_counts is not None:
                     write_counts(here.counts, number)
+                # The state of a part is written while its rows are computed. A part whose rows nobody asked for would
+                # have none, and Spark, which misses it, could not go on.
+                batch.count()
         finally:
             batch.unpersist()
 
@@ -165,7 +169,9 @@ def write_stream(
     wider query are found in its first step (WA-3006).
 
     Warns (`AtLeastOnceWarning`, WA-2054) at `start()` if the sink gets the rows of a repeated micro-batch again:
-    `kafka`, `foreach`, `console`. A function for `foreachBatch` must leave out a number that it has seen.
+    `kafka`, `foreach`, `console`. A function for `foreachBatch` must not write a number again that it has written, but
+    must read the whole batch in each call (`batch.count()`): the query's state is written by that, and Spark 4.1 ends a
+    query that lacks it. Functions of `write_with_rejects` need not.
 
     Cost: one small Spark job over the checkpoint, which reads a row for each bucket.
     """

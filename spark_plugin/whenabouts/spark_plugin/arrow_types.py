@@ -27,7 +27,8 @@ _UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters 
 def arrow_schema(df: DataFrame, name: str) -> pa.Schema:
     """The Arrow schema in which a DataFrame's rows reach the operator.
 
-    Raises InputError WA-1002 for a column whose type cannot leave the JVM in Arrow (intervals of months, for example).
+    Raises InputError WA-1002 for a column whose type cannot leave the JVM in Arrow: intervals of months, for example,
+    and `array()`, whose elements have no type.
     """
     return pa.schema(arrow_fields(df.schema.fields, name))
 
@@ -38,7 +39,7 @@ def arrow_fields(columns: Iterable[StructField], name: str) -> list[pa.Field]:
     for field in columns:
         try:
             fields.append(pa.field(field.name, _arrow_type(field.dataType), field.nullable))
-        except PySparkException as error:
+        except (PySparkException, ValueError) as error:  # Arrow has no VOID in an `array()` or `map()`, never null
             raise InputError(
                 Code.WRONG_TYPE,
                 f"column {field.name!r} of the {name} input is {field.dataType.simpleString()}",

@@ -12,7 +12,7 @@ from whenabouts.core.errors import AtLeastOnceWarning, Code
 
 AT_LEAST_ONCE = {
     "console": "it is for looking at rows",
-    "foreach": "foreachBatch gets the number of the micro-batch, by which a repeated one can be left out",
+    "foreach": "foreachBatch gets the number of the micro-batch: count a repeated one, and do not write it",
     "kafka": "let consumers use each key once, or compact the topic: docs/kafka.md",
 }
 """Spark's own sinks that write the rows of a repeated micro-batch again, and what to do about it. Of other sinks, and

@@ -18,7 +18,7 @@ has no such function on streams: there it is `timing_join` too, and SQL over a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udtf
-from pyspark.sql.types import DataType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType, UserDefinedType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn
 
 from pyspark_whenabouts import DefaultSource
@@ -44,7 +44,7 @@ from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
 from whenabouts.core.times.condition_keywords import CONDITION_KEYWORDS, condition_of
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
-from whenabouts.spark_plugin.arrow_types import spark_fields, worker_schema
+from whenabouts.spark_plugin.arrow_types import arrow_fields, spark_fields
 from whenabouts.spark_plugin.column_names import quoted
 from whenabouts.spark_plugin.column_types import check_collations, inner_types
 from whenabouts.spark_plugin.sessions import prepare
@@ -127,8 +127,8 @@ class _Pairs:
                 "name it: side => 'column'",
             )
         plain = StructType([f for f in table.dataType.fields if f.name != side])
-        _refuse_nested_instants(plain)
-        columns = worker_schema(plain)
+        _refuse_types(plain)
+        columns = pa.schema(arrow_fields(plain.fields, "events"))
         query = _over(_query(given), plain, columns)
         operator = query.operator([columns, columns], streaming=False)
         output = (
@@ -170,7 +170,7 @@ class _Pairs:
         outcome = run(self._analysis.query, [self._table(rows) for rows in self._rows])
         for table in [outcome.rejects, *self._without_side()] if self.REJECTED else [outcome.output]:
             for batch in table.to_batches(max_chunksize=4096):
-                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                yield from zip(*map(_values, batch.columns), strict=True)
 
     def _without_side(self) -> list[pa.Table]:
         """Rows without a valid side, as rejects: the column `input` has the name that they give."""
@@ -197,6 +197,47 @@ class _Rejects(_Pairs):
     def analyze(table: AnalyzeArgument, *more: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
         """The columns of rejects."""
         return _Rejects._analyzed(table, more, options)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column as Spark takes them from Python."""
+    values: list[Any] = column.to_pylist()
+    convert = _to_python(column.type)
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _to_python(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """From what `to_pylist` makes of a value with a map in it to what Spark takes; None for other types.
+
+    Arrow gives a map as a list of pairs. Spark wants a dict, and makes NULL of a list.
+    """
+    if pa.types.is_map(kind):
+        of_key, of_item = _hashable(kind.key_type), _or_null(_to_python(kind.item_type))
+        return lambda pairs: {of_key(key): of_item(item) for key, item in pairs}
+    if pa.types.is_list(kind):
+        inner = _to_python(kind.value_type)
+        of_value = _or_null(inner)
+        return None if inner is None else lambda values: [of_value(value) for value in values]
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        found = {f.name: of_field for f in fields if (of_field := _to_python(f.type)) is not None}
+        parts = {name: _or_null(of_field) for name, of_field in found.items()}
+        return (lambda row: row | {name: part(row[name]) for name, part in parts.items()}) if parts else None
+    return None
+
+
+def _or_null(convert: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    if convert is None:
+        return lambda value: value
+    return lambda value: None if value is None else convert(value)
+
+
+def _hashable(kind: pa.DataType) -> Callable[[Any], Any]:
+    """From what `to_pylist` makes of a map's key to what a dict takes as a key: tuples for structs."""
+    if pa.types.is_struct(kind):
+        parts = [_hashable(kind.field(index).type) for index in range(kind.num_fields)]
+        return lambda row: None if row is None else tuple(of(v) for of, v in zip(parts, row.values(), strict=True))
+    return lambda key: key
 
 
 def _instant_us(moment: datetime) -> int:
@@ -245,14 +286,37 @@ def _time(given: dict[str, Any], name: str) -> TimeSpec:
     return Point(*columns) if len(columns) == 1 else Interval(columns[0], columns[1])
 
 
-def _refuse_nested_instants(schema: StructType) -> None:
+def _refuse_types(schema: StructType) -> None:
+    """Raise InputError WA-1002 for a column whose values cannot be taken from Spark's Python objects."""
     for f in schema.fields:
+        odd = _no_plain_value(f.dataType)
+        if odd is not None:
+            raise InputError(
+                Code.WRONG_TYPE,
+                f"column {f.name!r} is {f.dataType.simpleString()}, and a table function cannot take {odd}",
+                "leave it out, or join DataFrames with timing_join",
+            )
         if not isinstance(f.dataType, TimestampType) and _has_instant(f.dataType):
             raise InputError(
                 Code.WRONG_TYPE,
                 f"column {f.name!r} holds timestamps inside of {f.dataType.simpleString()}",
                 "leave it out, or join DataFrames with timing_join",
             )
+
+
+def _no_plain_value(kind: DataType) -> str | None:
+    """What a type has that is no plain value in Python, or cannot be told apart there; None if nothing."""
+    if isinstance(kind, UserDefinedType) or kind.typeName() in ("variant", "geometry", "geography"):
+        return kind.simpleString()
+    if isinstance(kind, MapType) and _has_array(kind.keyType):
+        return "arrays in keys of maps"
+    if isinstance(kind, StructType) and len(set(kind.names)) < len(kind.names):
+        return "a struct with two fields of one name"
+    return next(filter(None, map(_no_plain_value, inner_types(kind))), None)
+
+
+def _has_array(kind: DataType) -> bool:
+    return isinstance(kind, ArrayType) or any(map(_has_array, inner_types(kind)))
 
 
 def _has_instant(kind: DataType) -> bool:

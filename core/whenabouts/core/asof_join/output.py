@@ -20,6 +20,7 @@ from whenabouts.core.joins.output_columns import (
     Extra,
     OwnColumns,
     PairColumns,
+    event_times,
 )
 from whenabouts.core.runtime.key_names import shared
 from whenabouts.core.runtime.output_memory import Growing
@@ -76,7 +77,7 @@ class AsofOutput:
 def _as_time(us: IntArray | None, at: NDArray[np.int32] | None) -> list[Column | None]:
     if us is None:
         return []
-    return [(us if at is None else us[at]).astype("datetime64[us]")]
+    return [event_times(us if at is None else us[at])]
 
 
 def _probabilities(partners: Partners) -> list[Column | None]:

@@ -12,7 +12,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import take_values
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
-from whenabouts.core.joins.output_columns import EVENT_TIME, Column, OwnColumns
+from whenabouts.core.joins.output_columns import EVENT_TIME, Column, OwnColumns, event_times
 from whenabouts.core.runtime.output_memory import Growing
 from whenabouts.core.runtime.protocol import Step
 
@@ -38,7 +38,7 @@ class AggregateOutput:
         """The rows that come out; counts them. `event_us`: on streams, the event time of each left row."""
         kept = None if answers.kept.all() else np.flatnonzero(answers.kept).astype(np.int32)
         extra: list[Column | None] = []
-        instants = [] if event_us is None else [pa.array(event_us, pa.int64()).view(_EVENT_TIME)]
+        instants = [] if event_us is None else [pa.array(event_times(event_us)).view(_EVENT_TIME)]
         for column in [*answers.columns, *instants]:
             extra.append(column if kept is None else take_values(column, kept))
         step.metrics[metrics.MATCHED] += left.num_rows if kept is None else len(kept)

@@ -20,6 +20,7 @@ from whenabouts.core.arrays.record_batches import (
     take_columns_or_null,
 )
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
 
 _ROOM = 512
 """Rows that are left out, so that a full batch's columns can begin at different places of their pages: columns that are
@@ -33,6 +34,14 @@ ROWS_PER_BATCH_OF_TEXT = (1 << 18) - _ROOM
 
 PROBABILITY = "probability"
 EVENT_TIME = "event_time"
+
+
+def event_times(us: NDArray[np.int64]) -> NDArray[np.datetime64]:
+    """The values of `EVENT_TIME`, within the years 1 to 9999 as all times are.
+
+    The instant at which a row is final may lie beyond them, and Python and Spark cannot read what does.
+    """
+    return np.clip(us, FIRST_US, LAST_US).view("datetime64[us]")
 
 
 class Column(Protocol):

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
-from whenabouts.core.joins.output_columns import EVENT_TIME, PROBABILITY, Column, OfRows, OwnColumns, PairColumns
+from whenabouts.core.joins.output_columns import (
+    EVENT_TIME,
+    PROBABILITY,
+    Column,
+    OfRows,
+    OwnColumns,
+    PairColumns,
+    event_times,
+)
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Step
 from whenabouts.core.timing_join.modes import Mode
 
@@ -100,7 +108,7 @@ class JoinOutput:
 
 
 def _as_time(us: IntArray | None) -> NDArray[np.generic] | None:
-    return None if us is None else us.astype("datetime64[us]")
+    return None if us is None else event_times(us)
 
 
 def _shared_types(
