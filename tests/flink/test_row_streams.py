@@ -207,6 +207,20 @@ def test_event_time_of_a_table_is_kept_where_clocks_skip_an_hour() -> None:
         assert sorted(map(tuple, found)) == [(k, f"2024-03-31 04:30:0{k}.000000") for k in (1, 2, 3)]
 
 
+@pytest.mark.parametrize("watermarks", ["lateness", "source"])
+def test_a_table_may_have_several_time_attributes(watermarks: str) -> None:
+    tables = StreamTableEnvironment.create(local_environment(1, mode=THREAD))
+    tables.execute_sql(
+        "CREATE TEMPORARY TABLE seen (k BIGINT, t AS TO_TIMESTAMP_LTZ(k * 1000, 3), WATERMARK FOR t AS t) WITH "
+        "('connector' = 'datagen', 'fields.k.kind' = 'sequence', 'fields.k.start' = '1', 'fields.k.end' = '3')"
+    )
+    rows = tables.sql_query("SELECT k, t AS first_seen, t FROM seen")
+    pairs = timing_join(rows, tables.from_path("seen"), **JOIN, watermarks=watermarks, name=watermarks)
+    found = collect(pairs).select(["k", "first_seen", "t_left"]).to_pylist()
+    assert sorted(row["k"] for row in found) == [1, 2, 3]
+    assert all(row["first_seen"] == row["t_left"] for row in found)
+
+
 def test_a_latency_that_cannot_be_kept_is_refused() -> None:
     type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
     for mode, least in ((THREAD, 5), (PROCESS, 25)):

@@ -172,12 +172,15 @@ def _getters(type_: Any, finer: Sequence[int]) -> Iterator[object]:
 
 
 def _cast(table: Table, schema: pa.Schema) -> Iterator[pa.Field]:
-    """Columns of texts and bytes of a fixed length, and of the time of processing, which is no value yet."""
+    """Columns of texts and bytes of a fixed length, of the time of processing, which is no value yet, and all time
+    attributes but the first: a stream has one, and its watermark holds for all of them."""
+    more = _time_attributes(table)[1:]
     types = get_gateway().jvm.org.apache.flink.table.types.logical.utils.LogicalTypeChecks
     columns = table._j_table.getResolvedSchema().getColumns()
     for wanted, column in zip(schema, columns, strict=False):
         type_ = column.getDataType().getLogicalType()
-        if str(type_.getTypeRoot()) in ("CHAR", "BINARY") or types.isProctimeAttribute(type_):
+        fixed = str(type_.getTypeRoot()) in ("CHAR", "BINARY")
+        if fixed or wanted.name in more or types.isProctimeAttribute(type_):
             yield wanted
 
 
