@@ -59,7 +59,9 @@ def test_where_packers_cannot_decide_auto_chooses_no_slots() -> None:
     for query in (replace(JOIN, time_slots="auto"), deduplicated(replace(JOIN, time_slots="auto"), "id")):
         assert _slots(query) is not None
         assert _slots(without_slots(query, "no clocks")) is None
-    assert without_slots(JOIN, "no clocks") is JOIN
+    keyed = replace(JOIN, on="k", time_slots="auto")
+    for query in (JOIN, keyed):
+        assert without_slots(query, "no clocks") is query
 
 
 def test_where_packers_cannot_decide_slots_that_are_asked_for_are_refused() -> None:

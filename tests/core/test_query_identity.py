@@ -13,6 +13,7 @@ from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.durations import Duration
 from whenabouts.core.expressions.sql import parse_expression
+from whenabouts.core.hosting.packer_clocks import without_slots
 from whenabouts.core.hosting.query_identity import Identity, identity_of
 from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.runtime.protocol import Query
@@ -63,6 +64,24 @@ def test_time_slots_keep_their_width(make: Any) -> None:
     with pytest.raises(EngineError, match=r"WA-3032: .*time slots was 9000000 us"):
         identity(make("2 s", time_slots="9 s")).check(identity(make(time_slots="9 s")).to_json())
     identity(make("2 s", on="k", **auto)).check(identity(make(on="k", **auto)).to_json())
+
+
+@pytest.mark.parametrize("make", [joined, summed, asof])
+def test_time_slots_that_a_query_with_a_key_does_not_have_may_come_and_go(make: Any) -> None:
+    """On Flink "auto" chooses none where there is an `idle_after`, which may change; it used to be recorded as None."""
+    for key, refused in (("k", False), ((), True)):
+        plain = make(on=key, time_slots="auto")
+        without = without_slots(plain, "idle_after on Flink")
+        written = identity(make(on=key)), identity(without), identity(plain)
+        for before, now in ((each, other) for each in written for other in written):
+            if refused and (before is written[2]) != (now is written[2]):
+                with pytest.raises(EngineError, match=r"WA-3032: .*the width of time slots was "):
+                    now.check(before.to_json())
+            else:
+                now.check(before.to_json())
+    old = json.loads(identity(make(on="k")).to_json())
+    del old["implied"]  # as earlier releases wrote it
+    identity(make(on="k", time_slots="auto")).check(json.dumps(old))
 
 
 @pytest.mark.parametrize("make", [joined, summed])

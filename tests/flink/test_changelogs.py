@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyflink.common import RowKind
 from pyflink.table import StreamTableEnvironment, Table
 
 from whenabouts.core import Code, InputError, Point, within
@@ -18,6 +19,7 @@ JOIN = {
     "lateness": "1 s",
 }  # fmt: skip
 COUNTED = "SELECT k, MAX(t) AS t FROM plain GROUP BY k"
+CHANGED = "SELECT k, MAX(CAST(t AS BIGINT)) AS t FROM (VALUES (1, 1), (1, 2)) AS x(k, t) GROUP BY k"
 NUMBERED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {}) AS n FROM plain"
 WINDOWS = "TABLE(TUMBLE(TABLE plain, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
 CHANGING = {
@@ -82,3 +84,26 @@ def test_captured_changes_are_never_joined_silently(tmp_path: Path) -> None:
     pairs = timing_join(stream, stream, **JOIN, name="stream")
     with pytest.raises(Exception, match=r"WA-1065: the stream-.* input has updates of rows"):
         collect(pairs)
+
+
+BETWEEN = {
+    "filter": lambda stream: stream.filter(lambda row: True),
+    "union": lambda stream: stream.union(stream),
+    "rebalance": lambda stream: stream.rebalance(),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_changes_of_a_table_end_the_job_behind_other_operators_too(tmp_path: Path, name: str) -> None:
+    tables = _tables(tmp_path)
+    stream = BETWEEN[name](tables.to_changelog_stream(tables.sql_query(CHANGED)))
+    pairs = timing_join(stream, stream, **JOIN, name=name)
+    with pytest.raises(Exception, match=rf"WA-1065: the {name}-.* input has updates of rows"):
+        collect(pairs)
+
+
+def test_a_function_may_leave_changes_out(tmp_path: Path) -> None:
+    tables = _tables(tmp_path)
+    stream = tables.to_changelog_stream(tables.sql_query(CHANGED))
+    new = stream.filter(lambda row: row.get_row_kind() is RowKind.INSERT)
+    assert collect(timing_join(new, new, **JOIN)).column("t_left").to_pylist() == [1]

@@ -22,10 +22,10 @@ from pyflink.table.expressions import col
 from whenabouts.core import DigitsCutWarning, EngineError, InputError, Lateness, Point, QueryError, within
 from whenabouts.core.local import coalesce as local_coalesce
 from whenabouts.core.local import timing_join as local_join
-from whenabouts.flink_plugin import coalesce, metrics, rejects, timing_join
+from whenabouts.flink_plugin import coalesce, collect, metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks, ReadBlob
 from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
-from whenabouts.flink_plugin.row_streams import ReadColumns, rows_of
+from whenabouts.flink_plugin.row_streams import blocks_of, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -207,6 +207,20 @@ def test_event_time_of_a_table_is_kept_where_clocks_skip_an_hour() -> None:
         assert sorted(map(tuple, found)) == [(k, f"2024-03-31 04:30:0{k}.000000") for k in (1, 2, 3)]
 
 
+@pytest.mark.parametrize("watermarks", ["lateness", "source"])
+def test_a_table_may_have_several_time_attributes(watermarks: str) -> None:
+    tables = StreamTableEnvironment.create(local_environment(1, mode=THREAD))
+    tables.execute_sql(
+        "CREATE TEMPORARY TABLE seen (k BIGINT, t AS TO_TIMESTAMP_LTZ(k * 1000, 3), WATERMARK FOR t AS t) WITH "
+        "('connector' = 'datagen', 'fields.k.kind' = 'sequence', 'fields.k.start' = '1', 'fields.k.end' = '3')"
+    )
+    rows = tables.sql_query("SELECT k, t AS first_seen, t FROM seen")
+    pairs = timing_join(rows, tables.from_path("seen"), **JOIN, watermarks=watermarks, name=watermarks)
+    found = collect(pairs).select(["k", "first_seen", "t_left"]).to_pylist()
+    assert sorted(row["k"] for row in found) == [1, 2, 3]
+    assert all(row["first_seen"] == row["t_left"] for row in found)
+
+
 def test_a_latency_that_cannot_be_kept_is_refused() -> None:
     type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
     for mode, least in ((THREAD, 5), (PROCESS, 25)):
@@ -301,16 +315,34 @@ def test_a_stream_that_was_a_table_is_one_of_named_rows() -> None:
         assert list(found) == [(1, 1_000_001)]
 
 
-def test_nanoseconds_of_a_table_are_cut_downwards_and_told_of_once() -> None:
-    schema, sink = pa.schema({"t": pa.timestamp("us"), "i": pa.timestamp("us", "UTC")}), pa.BufferOutputStream()
-    ticks = pa.array([1_999, -1, None, 5_000], pa.timestamp("ns"))
-    rows = pa.record_batch({"t": ticks, "i": ticks})
-    with pa.ipc.new_stream(sink, rows.schema) as writer:  # as Flink's own writer does with TIMESTAMP(9)
-        writer.write_batch(rows)
-    read, stream = ReadColumns(schema), sink.getvalue().to_pybytes()
-    with pytest.warns(DigitsCutWarning, match=r"WA-1075: 2 times of the first rows in 't' that have such") as told:
-        found = [batch for _ in range(2) for batch in read(stream)]
+FINE = ("0001-01-01 00:00:00", "1969-12-31 23:59:59.999999999", "2024-05-01 00:00:00.000001001", "9999-12-31 23:59:59")
+
+
+@pytest.mark.parametrize("type_", ["TIMESTAMP(7)", "TIMESTAMP(9)", "TIMESTAMP_LTZ(9)"])
+def test_times_of_a_table_finer_than_microseconds_are_cut_downwards_in_the_whole_calendar(type_: str) -> None:
+    tables = StreamTableEnvironment.create(local_environment(1, mode=THREAD))
+    tables.get_config().set("table.local-time-zone", "UTC")
+    rows = tables.sql_query(
+        f"SELECT CAST(s AS {type_}) AS t, 1 AS k, CAST(s AS {type_}) AS p "
+        f"FROM (VALUES {', '.join(map(repr, FINE))}) AS v(s)"
+    )
+    pairs = collect(timing_join(rows, rows, **JOIN | {"lateness": "10000 days"}))
+    assert pairs.num_rows == len(FINE)
+    for name in ("t_left", "p_left", "p_right"):
+        found = sorted(at.replace(tzinfo=None).isoformat(" ") for at in pairs.column(name).to_pylist())
+        assert found == [FINE[0], FINE[1][:-3], FINE[2][:-3], FINE[3]]
+
+
+def test_digits_that_a_table_loses_are_told_of_once() -> None:
+    tables = StreamTableEnvironment.create(local_environment(1, mode=PROCESS))
+    rows = tables.sql_query(
+        "SELECT CAST(s AS TIMESTAMP(9)) AS t, CAST(s AS CHAR(3)) AS c, CAST(s AS TIMESTAMP_LTZ(7)) AS i, "
+        f"CAST(s AS TIMESTAMP(6)) AS u FROM (VALUES {', '.join(map(repr, FINE))}, (CAST(NULL AS STRING))) AS v(s)"
+    )
+    blocks = blocks_of(rows, "digits")
+    with blocks.stream.execute_and_collect() as streams:
+        (stream,) = [bytes(byte & 255 for byte in each) for each in streams]  # Java's have a sign
+    with pytest.warns(DigitsCutWarning, match="WA-1075: 2 times of the first rows in '[ti]' that have such") as told:
+        found = [batch for _ in range(2) for batch in blocks.read(stream)]
     assert len(told) == 2  # one for each column
-    for batch in found:
-        assert batch.schema == schema
-        assert [column.cast(pa.int64()).to_pylist() for column in batch.columns] == [[1, -1, None, 5]] * 2
+    assert all(batch.schema == blocks.schema for batch in found)

@@ -11,7 +11,9 @@ import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 import org.apache.flink.streaming.runtime.tasks.ProcessingTimeService;
 import org.apache.flink.streaming.runtime.tasks.StreamTask;
 import org.apache.flink.streaming.runtime.watermarkstatus.WatermarkStatus;
+import org.apache.flink.table.data.GenericRowData;
 import org.apache.flink.table.data.RowData;
+import org.apache.flink.table.data.TimestampData;
 import org.apache.flink.table.runtime.arrow.serializers.ArrowSerializer;
 import org.apache.flink.table.types.logical.RowType;
 
@@ -27,6 +29,9 @@ public final class ColumnsOfRows extends AbstractStreamOperator<byte[]>
     private final RowType type;
     private final int most;
     private final long waitMs;
+    private final RowData.FieldGetter[] getters;
+    private final boolean[] finer;
+    private final GenericRowData cut;
     private ByteArrayOutputStream bytes;
     private ArrowSerializer rows;
     private int gathered = 0;
@@ -36,13 +41,24 @@ public final class ColumnsOfRows extends AbstractStreamOperator<byte[]>
     private long stamp = 0;
     private Watermark waiting = null;
 
-    /** Flink's order of arguments; references: the type of the rows, their greatest number, their longest wait. */
+    /**
+     * Flink's order of arguments; references: the type of the rows, their greatest number, their longest wait; and if
+     * times are finer than that type has them, for each column what reads it, and whether it is such a time.
+     */
     public ColumnsOfRows(
             Object[] references, StreamTask task, StreamConfig config, Output output, ProcessingTimeService clock)
             throws Exception {
         this.type = (RowType) references[0];
         this.most = ((Number) references[1]).intValue();
         this.waitMs = ((Number) references[2]).longValue();
+        int columns = (references.length - 3) / 2;
+        this.getters = new RowData.FieldGetter[columns];
+        this.finer = new boolean[columns];
+        for (int i = 0; i < columns; i++) {
+            getters[i] = (RowData.FieldGetter) references[3 + 2 * i];
+            finer[i] = ((Boolean) references[4 + 2 * i]).booleanValue();
+        }
+        this.cut = new GenericRowData(type.getFieldCount());
         setup(task, config, output);
         setProcessingTimeService(clock);
     }
@@ -66,7 +82,7 @@ public final class ColumnsOfRows extends AbstractStreamOperator<byte[]>
                 getProcessingTimeService().registerTimer(firstMs + waitMs, this);
             }
         }
-        rows.write((RowData) element.getValue());
+        rows.write(finer.length == 0 ? (RowData) element.getValue() : withCuts((RowData) element.getValue()));
         gathered++;
         if (gathered >= most) {
             give();
@@ -118,6 +134,20 @@ public final class ColumnsOfRows extends AbstractStreamOperator<byte[]>
             rows.close();
         }
         super.close();
+    }
+
+    /** The row, and behind it for each of the finer times, whether it has digits beyond microseconds. */
+    private RowData withCuts(RowData row) {
+        int place = finer.length;
+        for (int i = 0; i < finer.length; i++) {
+            Object value = getters[i].getFieldOrNull(row);
+            cut.setField(i, value);
+            if (finer[i]) {
+                boolean lost = value != null && ((TimestampData) value).getNanoOfMillisecond() % 1000 != 0;
+                cut.setField(place++, Boolean.valueOf(lost));
+            }
+        }
+        return cut;
     }
 
     private void give() throws Exception {

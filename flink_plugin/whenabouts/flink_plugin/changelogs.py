@@ -48,14 +48,19 @@ def rows_only(stream: DataStream, input: str) -> DataStream:
 
     The stream says nothing of it; the operators that the Table was made of do, in most cases. What they do not show,
     as of a source that changes rows itself, is seen in the rows: the job ends at the first change, with the same error.
+    So it is if functions or unions are in between, which may have left the changes out.
     """
     transformation = stream._j_data_stream.getTransformation()
-    if not transformation.getName().startswith("TableToDataStream"):
+    if not any(map(_was_table, transformation.getTransitivePredecessors())):
         return stream
-    if _gives_changes(transformation):
+    if _was_table(transformation) and _gives_changes(transformation):
         raise changes(input)
     uid, parallelism = f"{input}-rows-only", transformation.getParallelism()
     return followed_by(stream._j_data_stream, "RowsOnly", [str(changes(input))], uid, parallelism=parallelism)
+
+
+def _was_table(transformation: Any) -> bool:
+    return str(transformation.getName()).startswith("TableToDataStream")
 
 
 def _gives_changes(transformation: Any) -> bool:

@@ -14,6 +14,8 @@ from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.types import DataType, _to_java_data_type
 from pyflink.util.java_utils import get_java_class
 
+CUT, MICROSECONDS = "_wa_cut", 6
+
 _planning: set[int] = set()
 """Threads of the JVM in which a Table environment was made here: Flink's planner works in no others (FLINK-23020).
 Python's calls go through several of them if two of its threads have called at once, be it to collect Java's garbage."""
@@ -35,6 +37,36 @@ def logical_type(types: Mapping[str, DataType]) -> Any:
     """Java's type of rows with these columns."""
     row = DataTypes.ROW([DataTypes.FIELD(name, type_) for name, type_ in types.items()])
     return _to_java_data_type(row).getLogicalType()
+
+
+def cut_to_microseconds(type_: Any) -> tuple[Any, list[int]]:
+    """Java's type of such rows with times of six digits at most, and the places of those that have more; behind its
+    columns it has one for each of these, which says what was cut.
+
+    Flink writes finer times to Arrow as nanoseconds, which overflow, silently, outside the years 1678 to 2262. (Its
+    cast to TIMESTAMP(6) keeps digits within the first millisecond of a second, so it does not tell what was cut.)
+    """
+    gateway = get_gateway()
+    logical = gateway.jvm.org.apache.flink.table.types.logical
+    kinds = {
+        "TIMESTAMP_WITHOUT_TIME_ZONE": logical.TimestampType,
+        "TIMESTAMP_WITH_LOCAL_TIME_ZONE": logical.LocalZonedTimestampType,
+    }
+    types, names = list(type_.getChildren()), [str(name) for name in type_.getFieldNames()]
+    finer = []
+    for place, each in enumerate(types):
+        kind = kinds.get(str(each.getTypeRoot()))
+        if kind is not None and each.getPrecision() > MICROSECONDS:
+            types[place] = kind(each.isNullable(), MICROSECONDS)
+            finer.append(place)
+    if not finer:
+        return type_, finer
+    types += [logical.BooleanType() for _ in finer]
+    names += [f"{CUT}_{place}" for place in finer]
+    given = gateway.new_array(logical.LogicalType, len(types)), gateway.new_array(gateway.jvm.String, len(names))
+    for place, pair in enumerate(zip(types, names, strict=True)):
+        given[0][place], given[1][place] = pair
+    return logical.RowType.of(*given), finer
 
 
 def converter_of(types: Mapping[str, DataType]) -> Any:

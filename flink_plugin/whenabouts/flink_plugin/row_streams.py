@@ -7,27 +7,27 @@ Python. Another operator in Java makes rows of columns (`rows_of_columns`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyflink.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.expressions import col
 
-from whenabouts.core.arrays.ticks import in_unit
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.runtime.changes import changes_column
-from whenabouts.core.runtime.time_columns import digits_cut, warn_of_digits
+from whenabouts.core.runtime.time_columns import warn_of_digits
 from whenabouts.flink_plugin.blocks import Blocks, named
 from whenabouts.flink_plugin.changelogs import of_rows_only, rows_only
 from whenabouts.flink_plugin.column_types import arrow_schema_of_rows, arrow_schema_of_table, table_type
 from whenabouts.flink_plugin.java_operators import followed_by
-from whenabouts.flink_plugin.retyping import internal_rows
+from whenabouts.flink_plugin.retyping import cut_to_microseconds, internal_rows
 from whenabouts.flink_plugin.row_packing import GATHER_MS, LOST_ASSIGNER, bundle_of, no_event_time
 from whenabouts.flink_plugin.rows_of_columns import external_rows_of
 from whenabouts.flink_plugin.table_rows import table_of
@@ -108,28 +108,27 @@ def rows_of(blocks: Blocks) -> DataStream:
 
 @dataclass(frozen=True)
 class ReadColumns:
-    """Reads what `ColumnsOfRows.java` gives: a stream of Arrow, whose columns are cast to the schema."""
+    """Reads what `ColumnsOfRows.java` gives: a stream of Arrow, whose columns are cast to the schema.
+
+    Its last columns say which values of the columns `cut` lost digits.
+    """
 
     schema: pa.Schema
+    cut: tuple[str, ...] = ()
     _told: set[str] = field(default_factory=set, init=False)
 
     def __call__(self, stream: Any) -> Iterator[pa.RecordBatch]:
-        """Record batches of the schema."""
+        """Record batches of the schema, with a warning (WA-1075) for a column's first batch that lost digits."""
         for batch in pa.ipc.open_stream(bytes(stream)):
-            columns = [self._column(*each) for each in zip(batch.columns, self.schema, strict=False)]
+            for name, lost in zip(self.cut, batch.columns[batch.num_columns - len(self.cut) :], strict=True):
+                self._tell(name, lost)
+            columns = [values.cast(each.type) for values, each in zip(batch.columns, self.schema, strict=False)]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _column(self, values: pa.Array, column: pa.Field) -> pa.Array:
-        """Nanoseconds as whole microseconds, with a warning (WA-1075) for the first batch that loses digits."""
-        if values.type == column.type:
-            return values
-        if values.type != pa.timestamp("ns"):
-            return values.cast(column.type)
-        n = 0 if column.name in self._told else digits_cut(values)
-        if n:
-            warn_of_digits(n, f" of the first rows in {column.name!r} that have such")
-            self._told.add(column.name)
-        return in_unit(values, "us").cast(column.type)
+    def _tell(self, name: str, lost: pa.Array) -> None:
+        if name not in self._told and (n := pc.sum(lost).as_py()):
+            warn_of_digits(n, f" of the first rows in {name!r} that have such")
+            self._told.add(name)
 
 
 def table_of_changes(blocks: Blocks, tables: StreamTableEnvironment) -> Table:
@@ -158,19 +157,30 @@ def _packed(table: Table, schema: pa.Schema, name: str, gather_ms: int) -> Block
     casts = {each.name: col(each.name).cast(table_type(each)).alias(each.name) for each in _cast(table, schema)}
     plain = table.select(*(casts.get(column, col(column)) for column in columns)) if casts else table
     rows, type_ = internal_rows(plain), plain._j_table.getResolvedSchema().toSourceRowDataType().getLogicalType()
-    given = [type_, *bundle_of(table, gather_ms)]
+    written, finer = cut_to_microseconds(type_)
+    given = [written, *bundle_of(table, gather_ms), *(_getters(type_, finer) if finer else ())]
     bytes_, uid = blob_type().get_java_type_info(), f"{name}-columns"
     stream = followed_by(rows, OPERATOR, given, uid, parallelism=rows.getParallelism(), gives=bytes_)
-    return Blocks(stream, schema, ReadColumns(schema))
+    return Blocks(stream, schema, ReadColumns(schema, tuple(columns[place] for place in finer)))
+
+
+def _getters(type_: Any, finer: Sequence[int]) -> Iterator[object]:
+    """For each column of rows, what reads it, and whether it is one of the finer times."""
+    getter = get_gateway().jvm.org.apache.flink.table.data.RowData.createFieldGetter
+    for place in range(type_.getFieldCount()):
+        yield from (getter(type_.getTypeAt(place), place), place in finer)
 
 
 def _cast(table: Table, schema: pa.Schema) -> Iterator[pa.Field]:
-    """Columns of texts and bytes of a fixed length, and of the time of processing, which is no value yet."""
+    """Columns of texts and bytes of a fixed length, of the time of processing, which is no value yet, and all time
+    attributes but the first: a stream has one, and its watermark holds for all of them."""
+    more = _time_attributes(table)[1:]
     types = get_gateway().jvm.org.apache.flink.table.types.logical.utils.LogicalTypeChecks
     columns = table._j_table.getResolvedSchema().getColumns()
     for wanted, column in zip(schema, columns, strict=False):
         type_ = column.getDataType().getLogicalType()
-        if str(type_.getTypeRoot()) in ("CHAR", "BINARY") or types.isProctimeAttribute(type_):
+        fixed = str(type_.getTypeRoot()) in ("CHAR", "BINARY")
+        if fixed or wanted.name in more or types.isProctimeAttribute(type_):
             yield wanted
 
 

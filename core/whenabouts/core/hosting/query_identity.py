@@ -68,7 +68,8 @@ class Identity:
             )
         if other["query"] != self.query:
             raise _other(f"it is of a {other['query']}, this is a {self.query}")
-        differing = list(_differences(other["settings"], self.settings, "{}"))
+        before, now = _comparable(other["settings"], other.get("implied", {})), _comparable(self.settings, self.implied)
+        differing = _differences(before, now, "{}")
         for name in {**other["columns"], **self.columns}:
             before, now = other["columns"].get(name, {}), self.columns.get(name, {})
             differing += _differences(before, now, f"column {{!r}} of the {name} input")
@@ -168,6 +169,14 @@ def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
     if isinstance(query, SharedCoalescing) and buckets > 1:
         implied["the group columns that all queries have"] = ", ".join(query.partitioned_by) or "none"
     return implied
+
+
+def _comparable(settings: dict[str, str], implied: dict[str, str]) -> dict[str, str]:
+    """The settings, with "auto" for time slots as None if that chose none: earlier releases wrote so on Flink if there
+    was an `idle_after`, or watermarks of the sources."""
+    if settings.get("time_slots") == repr("auto") and implied.get(_SLOTS) == "none":
+        return settings | {"time_slots": repr(None)}
+    return settings
 
 
 def _ends_of(spec: TimeSpec) -> str:
