@@ -196,7 +196,7 @@ def _observed_sentences(found: ChanceMatches) -> list[str]:
     spread = max(found.background_std or 0.0, math.sqrt(bunched), 1.0)
     if found.observed - by_chance <= 3 * spread:
         return [f"Observed are {found.observed:,}, which chance explains: {fewer}."]
-    return [f"Observed are {found.observed:,}: about {by_chance / found.observed:.2g} of them may be accidental."]
+    return [f"Observed are {found.observed:,}: about {100 * by_chance / found.observed:.2g} % may be accidental."]
 
 
 def _count(number: float) -> str:
