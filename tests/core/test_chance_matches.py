@@ -134,7 +134,7 @@ def test_related_streams_give_more_than_chance_does() -> None:
     assert count > found.background_mean + 5 * found.background_std
     assert count - found.background_mean == pytest.approx(left.num_rows, rel=0.1)
     assert found.observed == count
-    assert f"Observed are {count:,}: about 0.3" in found.sentence
+    assert f"Observed are {count:,}: about 3" in found.sentence
 
 
 def test_a_slide_tears_every_true_pair_apart() -> None:
