@@ -97,8 +97,6 @@ def without_slots(query: Query, why: str) -> Any:
             f"time slots with {why}",
             "copies of a row would have watermarks of their own here: leave time_slots out",
         )
-    if (
-        getattr(query, "slots", None) is None
-    ):  # a checkpoint has the option, so that with and without it would be two queries
+    if getattr(query, "slots", None) is None:  # the option itself is in checkpoints: keep it
         return query
     return replace(query, time_slots=None)  # type: ignore[type-var]
