@@ -131,8 +131,9 @@ def read_pair(
 def one_row(row: Row, needed: tuple[str, ...] | None, side: str) -> pa.RecordBatch:
     """The needed columns of a row (None: all); a missing one is left to the operator's own error, beside all others."""
     if isinstance(row, Mapping):
-        names = list(dict.fromkeys(row if needed is None or not row.keys() >= set(needed) else needed))
-        return pa.RecordBatch.from_pydict({name: _one_value(row[name], name, side) for name in names if name in row})
+        given = [name for name in row if isinstance(name, str)]
+        names = given if needed is None or not {*given} >= {*needed} else dict.fromkeys(needed)
+        return pa.RecordBatch.from_pydict({name: _one_value(row[name], name, side) for name in names})
     table = arrow_table(side, row)
     if table.num_rows != 1:
         problem = f"the {side} row must be a dataframe of one row, it has {table.num_rows}"
