@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
 from typing import Any
 
@@ -150,6 +151,22 @@ def test_what_says_nothing_of_the_distributions_is_of_an_earlier_release() -> No
     first, then = (identity_of(_join(time), SCHEMAS, 4) for time in (Point("t"), from_granularity("t", "1 s")))
     earlier = {name: text for name, text in first.implied.items() if "ends" not in name}
     then.check(type(first)(**{**vars(first), "implied": earlier}).to_json())
+
+
+def test_time_slots_that_choose_none_may_be_written_in_two_ways() -> None:
+    """Those of earlier releases, which did not say what "auto" chose, too."""
+    auto, none = (
+        identity_of(replace(_join(Point("t")), on="id", time_slots=slots), SCHEMAS, 4) for slots in ("auto", None)
+    )
+    for before in (auto, none):
+        for implied in (before.implied, {}):
+            auto.check(replace(before, implied=implied).to_json())
+    none.check(auto.to_json())
+    keyless = identity_of(replace(_join(Point("t")), time_slots="auto"), SCHEMAS, 4)
+    keyless.check(replace(keyless, implied={}).to_json())
+    for before in (none, replace(none, implied={})):
+        with pytest.raises(EngineError, match=r"WA-3032.*time_slots was None and is 'auto'"):
+            keyless.check(before.to_json())
 
 
 def test_another_kind_of_query_is_refused_with_a_code() -> None:

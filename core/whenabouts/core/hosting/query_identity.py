@@ -68,7 +68,9 @@ class Identity:
             )
         if other["query"] != self.query:
             raise _other(f"it is of a {other['query']}, this is a {self.query}")
-        before, now = _comparable(other["settings"], other.get("implied", {})), _comparable(self.settings, self.implied)
+        before, now = other["settings"], self.settings
+        if before.get("time_slots") != now.get("time_slots"):
+            before, now = _comparable(before, other.get("implied", {})), _comparable(now, self.implied)
         differing = _differences(before, now, "{}")
         for name in {**other["columns"], **self.columns}:
             before, now = other["columns"].get(name, {}), self.columns.get(name, {})
