@@ -44,7 +44,7 @@ _TEXTS = (
 """Python, and how a query as text says it."""
 
 _TABLES: dict[str | None, tuple[tuple[str, str], ...]] = {"query": _TEXTS, "plan": (_INPUTS,)}
-"""By command, where it is not `_OPTIONS`. What `plan` is told of stands in a file, in words like Python's."""
+"""By command, where it is not `_OPTIONS`. What `plan` reports on is in a file, in words like Python's."""
 
 STDIN_FILE = "whenabouts.stdin_file"
 """In a context's `meta`: the path of the temporary file that holds what came from stdin."""

@@ -136,7 +136,7 @@ public final class ColumnsOfRows extends AbstractStreamOperator<byte[]>
         super.close();
     }
 
-    /** The row, and behind it for each of the finer times, whether it has digits beyond microseconds. */
+    /** The row, and after it for each of the finer times, whether it has digits beyond microseconds. */
     private RowData withCuts(RowData row) {
         int place = finer.length;
         for (int i = 0; i < finer.length; i++) {

@@ -40,7 +40,7 @@ def logical_type(types: Mapping[str, DataType]) -> Any:
 
 
 def cut_to_microseconds(type_: Any) -> tuple[Any, list[int]]:
-    """Java's type of such rows with times of six digits at most, and the places of those that have more; behind its
+    """Java's type of such rows with times of six digits at most, and the places of those that have more; after its
     columns it has one for each of these, which says what was cut.
 
     Flink writes finer times to Arrow as nanoseconds, which overflow, silently, outside the years 1678 to 2262. (Its

@@ -177,7 +177,7 @@ def _divide(
 
 @compiled((READ_INT64, INT64, INT64, WRITE_INT64))
 def _pack(values: IntArray, low: int, bits: int, words: IntArray) -> None:
-    """Words of values and, in the lowest bits, their indices; there is room behind them."""
+    """Words of values and, in the lowest bits, their indices; there is room after them."""
     for i in range(values.size):
         words[i] = ((values[i] - low) << bits) | i
 

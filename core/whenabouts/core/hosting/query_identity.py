@@ -134,7 +134,7 @@ def _refusal(identity: Identity, text: str) -> EngineError | None:
 def _implied(query: Query, buckets: int = 1) -> dict[str, str]:
     """What state depends on of the options that may change: the columns of times, the ends of templates about them
     (state has the end of each row's support), clocks whose offset rows share, time slots, and where queries that share
-    an extent have their rows, if there are several buckets. And of those that may not what their texts do not tell.
+    an extent have their rows, if there are several buckets. And of those that may not, what their texts leave out.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.timing_join.query import TimingJoin
@@ -200,7 +200,12 @@ def _templates_in(value: object) -> Iterator[object]:
             yield from _templates_in(each)
     elif is_dataclass(value) and not isinstance(value, type):
         for name, phi in getattr(value, "templates", None) or ():
-            yield name, int(phi.end_us), np.asarray(phi.edges).tolist(), np.asarray(phi.masses).tolist()
+            yield (
+                name,
+                int(phi.end_us),
+                np.asarray(phi.edges).tolist(),
+                np.round(phi.masses, 12).tolist(),
+            )  # other versions of numpy may give other last bits
         yield from _templates_in([getattr(value, each.name) for each in fields(value) if each.name != "templates"])
 
 
