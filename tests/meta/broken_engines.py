@@ -81,6 +81,8 @@ class Spoilt(LocalHarness):
     host: type = local._Host
 
     def open(self, query: Query, variant: Variant) -> Any:
+        if variant.restarted_as is not None:
+            variant = replace(variant, restarted_as=self.query(variant.restarted_as))
         return _SpoiltRun(super().open(self.query(query), variant), self)
 
     def query(self, query: Query) -> Any:
