@@ -1,6 +1,6 @@
 """Join aggregates on Flink against Flink's own join and group-by: CPU-seconds of JVM and Python.
 
-    python benchmarks/join_aggregate_flink.py [--form NAME]... [--rounds 2]
+    python benchmarks/join_aggregate_flink.py [--form NAME]... [--rounds 4]
 
 The rows and the question of `join_aggregate_engines.py`: for each left row the number of right rows within 1 s, the sum
 and the least of their values; each key has a thousand rows of each side over 20 s, so that a left row has 100 pairs
@@ -212,7 +212,7 @@ def measure(suite: Suite, names: tuple[str, ...]) -> None:
 
 @click.command(help=__doc__)
 @click.option("--form", "forms", multiple=True, type=click.Choice(list(FORMS)), help="All of them unless given.")
-@click.option("--rounds", default=2, show_default=True)
+@click.option("--rounds", default=4, show_default=True)
 def main(forms: tuple[str, ...], rounds: int) -> None:
     """Measure and save the results."""
     suite = Suite("join_aggregate_flink", rounds)
