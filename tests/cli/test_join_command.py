@@ -233,6 +233,8 @@ USAGE = [
     (f"{WITHIN} --on id,k", "WA-1001"),
     ("join l.csv", "Missing argument 'RIGHT'"),
     ("juggle", "No such command"),
+    ("timing-join l.csv r.csv", "No such command 'timing-join'. Did you mean 'join'?"),
+    ("window_join l.csv", "No such command 'window_join'. Did you mean 'window-join'?"),
 ]
 BAD_INPUT = {f"{WITHIN} --on id,k", f"{WITHIN} --left-time hist:t.json:sensor,t"}
 

@@ -1,4 +1,4 @@
-"""Three turns have all cases that only full runs have, each a third; what has one case runs always."""
+"""Three turns have all cases that only full runs have, each a third, and a third of the tests that have one case."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ def test_engines(engine, case):
 def test_alone():
     pass
 
+@pytest.mark.full
+@pytest.mark.parametrize("case", range(1))
+def test_one_case(case):
+    pass
+
+@pytest.mark.full
+def test_alone_too():
+    pass
+
 @pytest.mark.parametrize("case", range(5))
 def test_always(case):
     pass
@@ -57,13 +66,15 @@ def chosen(folder: Path, turn: int) -> set[str]:
 
 def test_three_turns_are_all(tmp_path: Path) -> None:
     turns = [chosen(tmp_path, turn) for turn in range(3)]
-    always = {"test_alone", *(f"test_always[{case}]" for case in range(5))}
+    always = {f"test_always[{case}]" for case in range(5)}
+    alone = {"test_alone", "test_one_case[0]", "test_alone_too"}
     full = {f"test_full[{case}]" for case in range(5)}
     on_engines = {f"test_engines[{engine}-{case}]" for engine in ("spark", "flink") for case in range(4)}
-    assert set.union(*turns) == always | full | on_engines
+    assert set.union(*turns) == always | alone | full | on_engines
     for one, other in combinations(turns, 2):
         assert one & other == always
     for turn in turns:
+        assert len(turn & alone) == 1
         assert len(turn & full) in (1, 2)
         for engine in ("spark", "flink"):
             assert len({name for name in turn & on_engines if engine in name}) in (1, 2)

@@ -183,6 +183,18 @@ def test_wrong_numbers_are_refused(spark: SparkSession) -> None:
         run(TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(0, confidence=1)), [frame])
 
 
+def test_shuffle_partitions_that_are_no_number_ask_for_buckets(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Databricks has "auto", which this Spark lets nobody set."""
+    frame, get = spark.sql("select 1L as t"), type(spark.conf).get
+    monkeypatch.setattr(
+        type(spark.conf), "get", lambda conf, key, *more: "auto" if "shuffle" in key else get(conf, key, *more)
+    )
+    with pytest.raises(QueryError, match="WA-2151: spark.sql.shuffle.partitions is 'auto'.*give buckets="):
+        _point_join(frame, frame)
+
+
 def test_rejects_of_a_foreign_frame_are_refused(spark: SparkSession) -> None:
     with pytest.raises(QueryError, match="did not come from whenabouts"):
         rejects(spark.sql("select 1L as t"))

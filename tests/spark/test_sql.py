@@ -165,6 +165,22 @@ def test_columns_that_a_table_function_cannot_take_are_refused(spark: SparkSessi
         _ = spark.sql(f"SELECT * FROM timing_join({ODD_CALL})").schema
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("left_time => 'ntz'", "WA-2192: time column 't' of the right input holds instants, time column 'ntz' of the left input"),
+        ("where => 'left.t <= right.ntz'", "WA-2192: column '.*' of a condition holds instants, .* without a zone"),
+    ],
+)
+def test_the_function_compares_no_instants_with_times_without_a_zone(
+    spark: SparkSession, more: str, told: str
+) -> None:
+    odd_rows(spark, ntz="timestamp_ntz'2024-01-01 00:00:00'")
+    register_sql(spark)
+    with pytest.raises(PySparkException, match=told):
+        _ = spark.sql(f"SELECT * FROM timing_join({ODD_CALL}, {more})").schema
+
+
 def test_streams_join_through_temporary_views(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"t": pa.array([0, 10, 20], pa.timestamp("s", "UTC")), "id": [1, 2, 3]})
     (tmp_path / "in").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import signal
@@ -35,6 +36,9 @@ _COMMANDS = {
     "demo": "whenabouts.cli.demo:demo",
 }
 
+_FUNCTIONS = {"timing-join": "join", "join-aggregate": "join"}
+"""Functions of the package whose subcommand has another name."""
+
 
 class RootGroup(click.Group):
     """Imports a subcommand when it is used, and turns errors into exit codes (2 is click's own)."""
@@ -53,6 +57,17 @@ class RootGroup(click.Group):
             if isinstance(option, click.Option) and option.callback is None:
                 option.callback = refuse_empty
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a subcommand. Without one of this name, the error names the one that may be meant."""
+        given = args[0].lower().replace("_", "-")
+        if args[0] not in _COMMANDS and args[0].isprintable() and not args[0].startswith("-"):
+            near = [_FUNCTIONS[given]] if given in _FUNCTIONS else difflib.get_close_matches(given, _COMMANDS, 1)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line. Exits with `STDOUT_CLOSED` when nobody reads stdout any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.hosting.column_case import as_spelled, check_distinct
@@ -51,7 +51,7 @@ def tagged(
         _check_watermarks(query, inputs)
     inputs = [with_own_end(df, name) for df, name in zip(inputs, query.inputs, strict=True)]
     if buckets is None:
-        buckets = int(session.conf.get("spark.sql.shuffle.partitions", "200") or 200)
+        buckets = _shuffle_partitions(session)
     schemas = tuple(arrow_schema(df.drop(FLUSH), name) for df, name in zip(inputs, query.inputs, strict=True))
     flushed = any(FLUSH in df.columns for df in inputs)
     if ignores_case(session):
@@ -71,6 +71,18 @@ def tagged(
         return marked(_stream(hosting, packed, end_of_input), hosting)
     rows = reduce(DataFrame.union, packed).repartition("bucket").sortWithinPartitions("bucket", "first")
     return marked(rows, hosting)
+
+
+def _shuffle_partitions(session: SparkSession) -> int:
+    """Raises QueryError WA-2151 for what is no number: Databricks also has "auto"."""
+    given = session.conf.get("spark.sql.shuffle.partitions", "200") or "200"
+    if not given.isascii() or not given.isdigit():
+        raise QueryError(
+            Code.BAD_SETTING,
+            f"spark.sql.shuffle.partitions is {given!r}, and the number of buckets is fixed for a query's lifetime",
+            "give buckets=, the number of cores for instance",
+        )
+    return int(given)
 
 
 def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) -> DataFrame:

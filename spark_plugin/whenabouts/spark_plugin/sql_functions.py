@@ -131,6 +131,7 @@ class _Pairs:
         columns = pa.schema(arrow_fields(plain.fields, "events"))
         query = _over(_query(given), plain, columns)
         operator = query.operator([columns, columns], streaming=False)
+        refuse_two_zones(query, operator, [columns, columns], "a SQL function does not know the session's zone")
         output = (
             rejects_schema([reader.schema for reader in operator.readers]) if cls.REJECTED else operator.output_schema
         )
@@ -268,13 +269,10 @@ def _query(given: dict[str, Any]) -> TimingJoin:
 
 
 def _over(query: TimingJoin, fields: StructType, columns: pa.Schema) -> TimingJoin:
-    """The query over a table of these columns. Raises QueryError WA-2192, WA-2186 for types that it cannot compare."""
+    """The query over a table of these columns. Raises QueryError WA-2186 for text that it cannot compare."""
     spelled, _ = as_spelled(query, [columns, columns])
     assert isinstance(spelled, TimingJoin)
     check_collations("events", {f.name: f.dataType for f in fields.fields}, columns_compared(spelled)[0])
-    times = {*spelled.left_time.columns, *spelled.right_time.columns}
-    types = {f"time column {name!r}": columns.field(name).type for name in sorted(times) if name in columns.names}
-    refuse_two_zones(types, "a SQL function does not know the session's zone")
     return spelled
 
 

@@ -12,7 +12,7 @@ import json
 import struct
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -152,8 +152,7 @@ def require_one_zone(query: Query, operator: Operator, schemas: Sequence[pa.Sche
     are no instant and others are two.
     """
     if zone is not None:
-        for compared in _compared_times(query, operator, schemas):
-            refuse_two_zones(compared, f"the session's zone is {zone}")
+        refuse_two_zones(query, operator, schemas, f"the session's zone is {zone}", "; or have a session in UTC")
 
 
 def warn_of_two_zones(query: Query, operator: Operator, schemas: Sequence[pa.Schema]) -> None:
@@ -199,17 +198,18 @@ def _compared_times(query: Query, operator: Operator, schemas: Sequence[pa.Schem
         yield {f"column {name!r} of a condition": type_ for name, type_ in compared.items()}
 
 
-def refuse_two_zones(times: Mapping[str, pa.DataType], zone: str) -> None:
-    """`require_one_zone` for columns by their descriptions; `zone` describes the session's zone."""
-    stamps = {what: type_ for what, type_ in times.items() if pa.types.is_timestamp(type_)}
-    instant = next((what for what, type_ in stamps.items() if type_.tz is not None), None)
-    without = next((what for what, type_ in stamps.items() if type_.tz is None), None)
-    if instant is not None and without is not None:
-        raise QueryError(
-            Code.MIXED_ZONES,
-            f"{instant} holds instants, {without} times without a zone, and {zone}",
-            "cast one to the type of the other, which reads it in the session's zone; or have a session in UTC",
-        )
+def refuse_two_zones(query: Query, operator: Operator, schemas: Sequence[pa.Schema], zone: str, hint: str = "") -> None:
+    """`require_one_zone` for a session that `zone` describes. `hint`: what can be done but for a cast."""
+    for compared in _compared_times(query, operator, schemas):
+        stamps = {what: type_ for what, type_ in compared.items() if pa.types.is_timestamp(type_)}
+        instant = next((what for what, type_ in stamps.items() if type_.tz is not None), None)
+        without = next((what for what, type_ in stamps.items() if type_.tz is None), None)
+        if instant is not None and without is not None:
+            raise QueryError(
+                Code.MIXED_ZONES,
+                f"{instant} holds instants, {without} times without a zone, and {zone}",
+                f"cast one to the type of the other, which reads it in the session's zone{hint}",
+            )
 
 
 class Packed(NamedTuple):
