@@ -19,6 +19,7 @@ from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.shared_coalescing.query import share
 from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
 from whenabouts.core.wrappers.select_project import SelectProject
 
@@ -137,3 +138,17 @@ def test_identities_of_earlier_releases_say_nothing_of_either() -> None:
     del written["implied"]
     identity(query).check(json.dumps(written))
     identity(joined(time_slots="auto", right_time=Point("u"))).check(json.dumps(written))
+
+
+def test_a_strategy_is_called_by_its_present_name() -> None:
+    one, other = (
+        identity_of(
+            WindowJoin(times={"a": Point("t"), "b": Point("t")}, windows={("a", "b"): "1 s"}, strategy=strategy),
+            [SCHEMA, SCHEMA],
+            2,
+        )
+        for strategy in ("forward", "backward")
+    )
+    assert json.loads(one.to_json())["settings"]["strategy"] == "'few'", "as checkpoints have it"
+    with pytest.raises(EngineError, match=r"WA-3032: .*strategy was 'forward' and is 'backward'"):
+        other.check(one.to_json())

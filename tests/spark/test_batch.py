@@ -191,7 +191,7 @@ def test_shuffle_partitions_that_are_no_number_ask_for_buckets(
     monkeypatch.setattr(
         type(spark.conf), "get", lambda conf, key, *more: "auto" if "shuffle" in key else get(conf, key, *more)
     )
-    with pytest.raises(QueryError, match="WA-2151: spark.sql.shuffle.partitions is 'auto'.*give buckets="):
+    with pytest.raises(QueryError, match=r"WA-2151: spark\.sql\.shuffle\.partitions is 'auto'.*give buckets="):
         _point_join(frame, frame)
 
 

@@ -168,13 +168,14 @@ def test_columns_that_a_table_function_cannot_take_are_refused(spark: SparkSessi
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ("left_time => 'ntz'", "WA-2192: time column 't' of the right input holds instants, time column 'ntz' of the left input"),
+        (
+            "left_time => 'ntz'",
+            "WA-2192: time column 't' of the right input holds instants, time column 'ntz' of the left input",
+        ),
         ("where => 'left.t <= right.ntz'", "WA-2192: column '.*' of a condition holds instants, .* without a zone"),
     ],
 )
-def test_the_function_compares_no_instants_with_times_without_a_zone(
-    spark: SparkSession, more: str, told: str
-) -> None:
+def test_the_function_compares_no_instants_with_times_without_a_zone(spark: SparkSession, more: str, told: str) -> None:
     odd_rows(spark, ntz="timestamp_ntz'2024-01-01 00:00:00'")
     register_sql(spark)
     with pytest.raises(PySparkException, match=told):

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -39,7 +40,8 @@ class Identity:
     """The kind of query, the settings that may not change while it runs, its columns, and the number of buckets.
 
     `implied`: what follows from settings that may change, and may not change itself. Each is compared only where both
-    identities have it: those of earlier releases have none.
+    identities have it: those of earlier releases have none. `newer_names`: by setting, what messages call values that
+    have an older name in checkpoints.
     """
 
     version: int
@@ -48,10 +50,11 @@ class Identity:
     columns: dict[str, dict[str, str]]
     buckets: int
     implied: dict[str, str] = field(default_factory=dict)
+    newer_names: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As text."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """As text, without `newer_names`."""
+        return json.dumps({k: v for k, v in asdict(self).items() if k != "newer_names"}, sort_keys=True)
 
     def check(self, found: str) -> None:
         """Refuse to continue with the state of another query; `found` is its identity as text.
@@ -71,7 +74,7 @@ class Identity:
         before, now = other["settings"], self.settings
         if before.get("time_slots") != now.get("time_slots"):
             before, now = _comparable(before, other.get("implied", {})), _comparable(now, self.implied)
-        differing = _differences(before, now, "{}")
+        differing = _differences(before, now, "{}", self.newer_names)
         for name in {**other["columns"], **self.columns}:
             before, now = other["columns"].get(name, {}), self.columns.get(name, {})
             differing += _differences(before, now, f"column {{!r}} of the {name} input")
@@ -99,7 +102,7 @@ def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Ide
         input: {field.name: str(field.type) for field in schema}
         for input, schema in zip(query.inputs, schemas, strict=True)
     }
-    return Identity(VERSION, name, settings, columns, buckets, _implied(query, buckets))
+    return Identity(VERSION, name, settings, columns, buckets, _implied(query, buckets), _newer_names(query))
 
 
 def check_buckets(found: int, asked: int) -> None:
@@ -245,15 +248,31 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
     return type(query).__name__, settings
 
 
+def _newer_names(query: Query) -> dict[str, dict[str, str]]:
+    if isinstance(query, Deduplicated | Decoded | SelectProject):
+        return _newer_names(query.query)
+    recorded_as: Mapping[str, Mapping[str, str]] = getattr(query, "recorded_as", {})
+    return {option: {repr(old): repr(new) for new, old in names.items()} for option, names in recorded_as.items()}
+
+
 def _of_both(old: dict[str, str], new: dict[str, str]) -> list[str]:
     both = sorted(old.keys() & new.keys())
     return _differences({key: old[key] for key in both}, {key: new[key] for key in both}, "{}")
 
 
-def _differences(old: dict[str, str], new: dict[str, str], name: str) -> list[str]:
+def _differences(
+    old: dict[str, str],
+    new: dict[str, str],
+    name: str,
+    newer_names: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> list[str]:
+    def said(settings: dict[str, str], key: str) -> str:
+        value = settings.get(key, "absent")
+        return newer_names.get(key, {}).get(value, value)
+
     old, new = ({key: _PASSING.sub("", value) for key, value in settings.items()} for settings in (old, new))
     return [
-        f"{name.format(key)} was {old.get(key, 'absent')} and is {new.get(key, 'absent')}"
+        f"{name.format(key)} was {said(old, key)} and is {said(new, key)}"
         for key in {**old, **new}
         if key not in old or key not in new or _lasting(old[key]) != _lasting(new[key])
     ]
