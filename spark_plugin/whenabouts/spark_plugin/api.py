@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.engine import Engine
-from whenabouts.core.hosting.host import require_lateness
+from whenabouts.core.hosting.host import OUTPUT, REJECTED, require_lateness
 from whenabouts.core.hosting.host_options import HostOptions, HostSettings
 from whenabouts.core.hosting.input_checks import check_input
 from whenabouts.core.hosting.signatures import takes_options_of
@@ -27,7 +27,7 @@ from whenabouts.spark_plugin.checkpoints import check_start, path_text
 from whenabouts.spark_plugin.dataflow import tagged
 from whenabouts.spark_plugin.parts import scattered
 from whenabouts.spark_plugin.pipelines import refused_in_pipelines
-from whenabouts.spark_plugin.results import Result, result_of, results_in
+from whenabouts.spark_plugin.results import Result, empty, result_of, results_in
 from whenabouts.spark_plugin.sinks import warning_writer
 from whenabouts.spark_plugin.workers import code_of_worker_first
 
@@ -108,9 +108,9 @@ def write_with_rejects(
     """A writer of a stream's rows and rejects from one run: set trigger (and checkpoint) on it and call `start()`.
 
     The functions get a batch DataFrame and the batch's number, as in `foreachBatch`; after a failure a batch comes
-    again with the same number. They may leave all its rows or some unread: the batch is kept while they run, and what
-    they left is computed after them. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises
-    QueryError WA-2006 if `result` is not a stream (in batch, write both), or for what is no function.
+    again with the same number. They may leave all its rows or some unread: the batch is computed before they are called,
+    and kept while they run. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises QueryError
+    WA-2006 if `result` is not a stream (in batch, write both), or for what is no function.
     """
     check_input("result", result, (DataFrame,), A_RESULT)
     if not result.isStreaming:
@@ -126,13 +126,13 @@ def write_with_rejects(
         try:
             with code_of_worker_first():
                 here = Result(batch, hosting)
-                write_rows(here.output, number)
-                write_rejects(here.rejects, number)
+                # The state of a part is written while its rows are computed. A part whose rows nobody asked for would
+                # have none, and Spark, which misses it, could not go on. So all are computed here.
+                tags = here.present_tags()
+                write_rows(here.output if OUTPUT in tags else empty(here.output), number)
+                write_rejects(here.rejects if REJECTED in tags else empty(here.rejects), number)
                 if write_counts is not None:
                     write_counts(here.counts, number)
-                # The state of a part is written while its rows are computed. A part whose rows nobody asked for would
-                # have none, and Spark, which misses it, could not go on.
-                batch.count()
         finally:
             batch.unpersist()
 

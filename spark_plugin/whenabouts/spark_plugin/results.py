@@ -9,7 +9,7 @@ from hashlib import sha256
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import col, explode, from_json
+from pyspark.sql.functions import bool_or, col, explode, from_json
 
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.column_case import told_apart
@@ -48,6 +48,12 @@ class Result:
             return self.rows
         return self.rows.mapInArrow(Stage(self.hosting.query.described, BatchHost(self.hosting).run), TAGGED)
 
+    def present_tags(self) -> set[int]:
+        """The tags that rows have; a Spark job over all of them."""
+        tags = OUTPUT, REJECTED, COUNTS
+        found = self.tagged.agg(*(bool_or(col(TAG) == tag) for tag in tags)).collect()[0]
+        return {tag for tag, is_there in zip(tags, found, strict=True) if is_there}
+
     @property
     def output(self) -> DataFrame:
         """The output rows; an event time column carries the watermark on."""
@@ -81,6 +87,11 @@ class Result:
         """The counts of `whenabouts.core.metrics`: `name`, `value`, one row per step and name, to be summed."""
         parsed = from_json(col(BLOB).cast("string"), "map<string, bigint>")
         return self.tagged.where(col(TAG) == COUNTS).select(explode(parsed).alias("name", "value"))
+
+
+def empty(rows: DataFrame) -> DataFrame:
+    """None of the rows. Spark plans no work for it."""
+    return rows.where("false")
 
 
 def marked(rows: DataFrame, hosting: Hosting) -> Result:
