@@ -108,9 +108,9 @@ def write_with_rejects(
     """A writer of a stream's rows and rejects from one run: set trigger (and checkpoint) on it and call `start()`.
 
     The functions get a batch DataFrame and the batch's number, as in `foreachBatch`; after a failure a batch comes
-    again with the same number. They may leave all its rows or some unread: the batch is computed before they are called,
-    and kept while they run. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises QueryError
-    WA-2006 if `result` is not a stream (in batch, write both), or for what is no function.
+    again with the same number. They may leave all its rows or some unread: the batch is computed before they are
+    called, and kept while they run. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises
+    QueryError WA-2006 if `result` is not a stream (in batch, write both), or for what is no function.
     """
     check_input("result", result, (DataFrame,), A_RESULT)
     if not result.isStreaming:
