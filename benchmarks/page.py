@@ -69,7 +69,8 @@ PEERS, COSTS = (
 
 @dataclass(frozen=True, eq=False)
 class Promise:
-    """A ratio that users rely on. `peer`: the fastest of these counts. `elsewhere`: the result on another machine."""
+    """A ratio that users rely on. `peer`: the fastest of these counts. `elsewhere`: the result on another machine.
+    `obstacle`: why it is not met, if that is known."""
 
     says: str
     suite: str
@@ -78,6 +79,7 @@ class Promise:
     at_least: float | None = None
     at_most: float | None = None
     elsewhere: str = ""
+    obstacle: str = ""
 
     def measured(self, suites: Mapping[str, Series]) -> tuple[float, float, float] | None:
         """Median, least and greatest ratio, or None where a series is missing."""
@@ -141,7 +143,8 @@ def summary_part(promises: Sequence[Promise], suites: Mapping[str, Series]) -> s
         if promise not in met:
             said = "not measured" if ratio is None else _ratio(ratio)
             elsewhere = f" (on another machine, {promise.elsewhere})" if promise.elsewhere else ""
-            lines.append(f"- {promise.says}: {said}, promised is {promise.wanted()}{elsewhere}.")
+            obstacle = f" {promise.obstacle}" if promise.obstacle else ""
+            lines.append(f"- {promise.says}: {said}, promised is {promise.wanted()}{elsewhere}.{obstacle}")
     return "\n".join(lines) + "\n" if len(lines) > 1 else lines[0].partition(" Those")[0] + "\n"
 
 

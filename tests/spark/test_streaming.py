@@ -132,6 +132,21 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
     assert told in printed.getvalue().splitlines()
 
 
+def test_a_micro_batch_without_rejects_plans_no_work_for_them(stream_of: StreamOf, tmp_path: Path) -> None:
+    steps = [_points(0), _points(10), _points(3)]
+    pairs = timing_join(stream_of(steps), stream_of(steps), **_fields(JOIN), lateness=Lateness("5 s", "5 s"), buckets=1)
+    works: list[bool] = []
+    schemas = set()
+
+    def write_rejects(rows: DataFrame, number: int) -> None:
+        works.append("MapInArrow" in rows._jdf.queryExecution().optimizedPlan().toString())
+        schemas.add(rows.schema.simpleString())
+
+    _finish(write_with_rejects(pairs, lambda rows, _: None, write_rejects), tmp_path)
+    assert works[:3] == [False, False, True], "the third has late rows"
+    assert len(schemas) == 1
+
+
 def test_code_of_a_stream_is_kept_while_another_one_runs(
     spark: SparkSession, stream_of: StreamOf, tmp_path: Path
 ) -> None:
