@@ -7,10 +7,10 @@ Clicks are kept for 28 days, in which there are `--rows-held` of them, and each 
 its user in the 28 days before it (`clicks.py` has the rows). The streams are files of a day. For 28 days state grows;
 for 7 more as many rows are evicted as arrive; then the process ends (Spark) or is killed (Flink), and a new one
 continues from the checkpoint for 2 days. State is in RocksDB: ours on Spark and Flink; Spark's own join with
-`stateFormatVersion=4` and changelog checkpoints; Flink's own interval join with incremental checkpoints, of rows made
-inside the JVM. Ours in one process has its state in memory and shows what the operator by itself costs. Each contender
-runs alone in processes of its own, once, each for `--cap` minutes at most; number and hash of its pairs must be those
-that sorting gives.
+`stateFormatVersion=4` and changelog checkpoints; ours on Flink also with `python.map-state.read-cache-size` at 0;
+Flink's own interval join with incremental checkpoints, of rows made inside the JVM. Ours in one process has its state
+in memory and shows what the operator by itself costs. Each contender runs alone in processes of its own, once, each for
+`--cap` minutes at most; number and hash of its pairs must be those that sorting gives.
 
 The CPU-seconds of JVM, compiler and Python are read twice a second, with their resident memory, and divided by the rows
 that arrived: filling from the first output to the 28th day, then the 7 days of eviction. Whatever a process does before
@@ -48,7 +48,7 @@ PACE_S = 0.5
 CONTENDERS = {
     "local-ours": "ours in process, in memory",
     "spark-ours": "ours on Spark", "spark-own": "Spark's own, V4",
-    "flink-ours": "ours on Flink", "flink-own": "Flink's own",
+    "flink-ours": "ours on Flink", "flink-uncached": "ours on Flink, no read cache", "flink-own": "Flink's own",
 }  # fmt: skip
 HEAP = "2g"
 """Of each JVM."""
